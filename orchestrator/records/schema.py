@@ -1,0 +1,326 @@
+"""What is kept of a trial and of a run. Versioned; every file is written atomically."""
+
+from datetime import datetime
+from enum import StrEnum
+from typing import Annotated, Literal
+
+from pydantic import BaseModel, ConfigDict, Field, computed_field
+
+from orchestrator.records.failures import TABLE, Attribution, FailureClass
+
+SCHEMA_VERSION = 1
+
+
+class Record(BaseModel):
+    """Base: unknown fields are errors, so that a record can't be misread in silence."""
+
+    model_config = ConfigDict(extra="forbid")
+
+
+class Evidence(Record):
+    """Where a finding can be seen: a file of the record, a line in it (1-based), its text."""
+
+    source: str
+    line: int | None = None
+    excerpt: str
+
+
+class Failure(Record):
+    """One classified failure. Attribution comes from the table, never from the caller."""
+
+    failure_class: FailureClass
+    sentence: str
+    stage: str = ""
+    reason: str = ""
+    """Finer than the class where one is known, e.g. `prose-only` under `no-edits`."""
+    evidence: list[Evidence] = []
+
+    @property
+    def attribution(self) -> Attribution:
+        return TABLE[self.failure_class].attribution
+
+    @property
+    def valid(self) -> bool:
+        """Whether the run still counts in the denominator."""
+        return TABLE[self.failure_class].valid
+
+
+class Ending(StrEnum):
+    """Why a command in a container ended, by the engine's evidence."""
+
+    EXITED = "exited"
+    TIMEOUT = "timeout"
+    OUT_OF_MEMORY = "out-of-memory"
+    KILLED = "killed"
+
+
+class Captured(Record):
+    """One output stream, head and tail kept; `total_bytes` counts what was written."""
+
+    text: str
+    total_bytes: int
+    dropped_bytes: int = 0
+
+
+class StepRecord(Record):
+    """One command in one fresh container."""
+
+    name: str
+    command: list[str]
+    ending: Ending
+    exit_code: int | None
+    duration_s: float
+    peak_memory_bytes: int | None
+    oom_kills: int | None
+    stdout: Captured
+    stderr: Captured
+
+
+class FileChange(Record):
+    path: str
+    change: Literal["added", "modified", "deleted"]
+    size: int
+    """Bytes after the change; 0 for a deleted file."""
+
+
+class Dropped(Record):
+    """Something in a reply that did not land on disk, and why."""
+
+    path: str
+    reason: str
+
+
+class Usage(Record):
+    """Sums over model calls. Tokens as the server counted them; times in seconds."""
+
+    calls: int = 0
+    prompt_tokens: int = 0
+    reply_tokens: int = 0
+    model_s: float = 0.0
+    load_s: float = 0.0
+
+    def __add__(self, other: "Usage") -> "Usage":
+        return Usage(
+            calls=self.calls + other.calls,
+            prompt_tokens=self.prompt_tokens + other.prompt_tokens,
+            reply_tokens=self.reply_tokens + other.reply_tokens,
+            model_s=self.model_s + other.model_s,
+            load_s=self.load_s + other.load_s,
+        )
+
+
+class AgentStage(Record):
+    """The model wrote. `turn` 0 is the stage's own prompt, 1.. are repair turns."""
+
+    kind: Literal["agent"] = "agent"
+    name: str
+    turn: int = 0
+    started_at: datetime
+    duration_s: float
+    tree: str
+    """Git tree id of the workspace after the stage."""
+    changes: list[FileChange] = []
+    missing: list[str] = []
+    dropped: list[Dropped] = []
+    skipped: list[Dropped] = []
+    """Entries of the workspace that the snapshot could not hold."""
+    usage: Usage = Usage()
+    agent_output: Captured | None = None
+    failure: Failure | None = None
+
+
+class ExecuteStage(Record):
+    """The harness ran what the model wrote, on a copy of the workspace."""
+
+    kind: Literal["execute"] = "execute"
+    name: str
+    turn: int = 0
+    started_at: datetime
+    duration_s: float
+    environment: "EnvironmentRecord | None" = None
+    steps: list[StepRecord] = []
+    failure: Failure | None = None
+
+    @property
+    def passed(self) -> bool:
+        return self.failure is None
+
+
+StageRecord = Annotated[AgentStage | ExecuteStage, Field(discriminator="kind")]
+
+
+class EnvironmentRecord(Record):
+    """Declared dependencies, resolved. `lock` is requirements text with hashes ("" = none)."""
+
+    declared_in: str | None
+    """`requirements.txt`, `pyproject.toml`, or None where nothing was declared."""
+    lock_sha256: str
+    lock: str
+    python: str
+    """Interpreter version, e.g. `3.11.2`."""
+    packages: dict[str, str] = {}
+    reused: bool = False
+    resolve_s: float = 0.0
+    install_s: float = 0.0
+
+
+class Metrics(Record):
+    """Grading against the key. All fractions in [0, 1]."""
+
+    f1: float
+    precision: float
+    recall: float
+    flagged_rate: float
+    true_rate: float
+    accuracy: float
+    true_positives: int
+    false_positives: int
+    false_negatives: int
+    true_negatives: int
+    rows: int
+
+
+class LeakProbe(Record):
+    """Predict again with the leaked column altered; share of predictions that change."""
+
+    column: str
+    verdict: Literal["used", "not-used", "declared-not-used", "unclear"]
+    changed_when_set: float | None = None
+    """Share of rows whose prediction changes when the column is set to 1 throughout."""
+    evidence: str = ""
+
+
+class ScoreRecord(Record):
+    """One scoring of one tree. `score` is the task's headline number in [0, 1]."""
+
+    tree: str
+    score: float
+    metrics: Metrics | None = None
+    failure: Failure | None = None
+    environment: EnvironmentRecord | None = None
+    steps: list[StepRecord] = []
+    predictions_sha256: str | None = None
+    normalisations: list[str] = []
+    leak: LeakProbe | None = None
+    expected_f1: float | None = None
+    """The submission's own estimate, from EVALUATION.md."""
+    duration_s: float = 0.0
+
+
+class RepairOutcome(StrEnum):
+    RESCUED = "rescued"
+    REGRESSED = "regressed"
+    IMPROVED = "improved"
+    WORSENED = "worsened"
+    UNCHANGED = "unchanged"
+
+
+class Repair(Record):
+    """One repair turn: did the execute stage pass before and after, and the trees."""
+
+    stage: str
+    turn: int
+    passed_before: bool
+    passed_after: bool
+    tree_before: str
+    tree_after: str
+    failed_step_before: int | None
+    """Index of the step that failed (the later, the further it got); None when it passed."""
+    failed_step_after: int | None
+    outcome: RepairOutcome
+
+
+class RunSpec(Record):
+    """One planned run. `index` counts per model from 0; the seed is the same for all models."""
+
+    run_id: str
+    model: str
+    index: int
+    seed: int
+
+
+class RunStatus(StrEnum):
+    PLANNED = "planned"
+    RUNNING = "running"
+    FINISHED = "finished"
+    INTERRUPTED = "interrupted"
+
+
+class RunRecord(Record):
+    schema_version: int = SCHEMA_VERSION
+    spec: RunSpec
+    status: RunStatus = RunStatus.PLANNED
+    started_at: datetime | None = None
+    finished_at: datetime | None = None
+    duration_s: float = 0.0
+    stages: list[StageRecord] = []
+    repairs: list[Repair] = []
+    score: ScoreRecord | None = None
+    failure: Failure | None = None
+    """What decided the run: the harness failure that ended it, else the score's failure."""
+
+    @computed_field  # type: ignore[prop-decorator]
+    @property
+    def usage(self) -> Usage:
+        total = Usage()
+        for stage in self.stages:
+            if isinstance(stage, AgentStage):
+                total = total + stage.usage
+        return total
+
+
+class ImageRecord(Record):
+    """`id` is the engine's image id; `inputs_sha256` hashes all that the build read."""
+
+    name: str
+    id: str
+    inputs_sha256: str
+    repo_digest: str | None = None
+
+
+class ModelRecord(Record):
+    """What the upstream said of a model at the trial's start."""
+
+    reference: str
+    upstream: Literal["ollama", "openai", "anthropic", "scripted", "replay"]
+    name: str
+    digest: str | None = None
+    parameters: dict[str, str] = {}
+    size_bytes: int | None = None
+    context_loaded: int | None = None
+    context_trained: int | None = None
+    vram_bytes: int | None = None
+    notes: list[str] = []
+
+
+class DataRecord(Record):
+    """The task's generated data: `files` maps relative path to sha256."""
+
+    seed: int
+    scale: float
+    files: dict[str, str]
+
+
+class TrialSettings(Record):
+    runs: int
+    seed: int
+    repair_turns: int
+    num_ctx: int
+    temperature: float | None = None
+    scale: float = 1.0
+    agent: str = "builtin"
+
+
+class TrialRecord(Record):
+    schema_version: int = SCHEMA_VERSION
+    trial_id: str
+    orch_version: str
+    created_at: datetime
+    task: str
+    task_sha256: str
+    settings: TrialSettings
+    data: DataRecord
+    images: list[ImageRecord]
+    models: list[ModelRecord]
+    engine: dict[str, str]
+    plan: list[RunSpec]

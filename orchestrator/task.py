@@ -1,0 +1,240 @@
+"""tasks/<name>/task.toml → `Task`. Strict: an unknown key names the nearest known one."""
+
+from __future__ import annotations
+
+import difflib
+import hashlib
+import tomllib
+from pathlib import Path, PurePosixPath
+from typing import Annotated, Any, Literal
+
+from pydantic import (
+    BaseModel,
+    ConfigDict,
+    Field,
+    TypeAdapter,
+    ValidationError,
+    field_validator,
+    model_validator,
+)
+
+from orchestrator.errors import TaskInvalid, TaskNotFound
+from orchestrator.sandbox.limits import Limits
+
+TASK_FILE = "task.toml"
+
+
+class _Table(BaseModel):
+    model_config = ConfigDict(extra="forbid", frozen=True, populate_by_name=True)
+
+
+def _inside(path: str) -> str:
+    pure = PurePosixPath(path)
+    if pure.is_absolute() or ".." in pure.parts or not pure.parts:
+        raise ValueError("must be a relative path inside its folder")
+    return path
+
+
+InsidePath = Annotated[str, Field(min_length=1)]
+
+
+class Data(_Table):
+    """How the data come to be, outside what the agent sees."""
+
+    generator: InsidePath
+    """Script of the task folder, run as `python GENERATOR --out DIR --seed N --scale F`."""
+    seed: int
+    train_rows: int | None = None
+    holdout_rows: int | None = None
+    sha256: dict[str, dict[str, str]] = {}
+    """Scale (as text, e.g. "1" or "0.02") → file → sha256, for the default seed."""
+
+    _check = field_validator("generator")(_inside)
+
+
+class AgentStageSpec(_Table):
+    """The model writes. `expects` are the files it must leave."""
+
+    kind: Literal["agent"] = "agent"
+    name: str
+    prompt: InsidePath
+    expects: tuple[str, ...] = ()
+
+    _check = field_validator("prompt")(_inside)
+
+
+class Step(_Table):
+    """One command in one fresh container; see `Placeholders` in the docs for `{data}` etc."""
+
+    name: str
+    command: tuple[str, ...] = Field(min_length=1)
+    wall_s: float | None = Field(None, gt=0)
+    needs_input: bool = False
+    """Mount the input features (the excerpt here, the holdout when scoring)."""
+
+
+class ExecuteStageSpec(_Table):
+    """The harness runs `steps` on a copy; a failure opens repair turns of stage `repairs`."""
+
+    kind: Literal["execute"]
+    name: str
+    environment: bool = False
+    """Install the declared dependencies first."""
+    steps: tuple[Step, ...] = Field(min_length=1)
+    repairs: str | None = None
+    """Name of the agent stage that gets the repair turns."""
+    repair_prompt: InsidePath | None = None
+
+    @model_validator(mode="after")
+    def _paired(self) -> ExecuteStageSpec:
+        if (self.repairs is None) != (self.repair_prompt is None):
+            raise ValueError("repairs and repair_prompt go together")
+        return self
+
+
+StageSpec = Annotated[AgentStageSpec | ExecuteStageSpec, Field(discriminator="kind")]
+
+
+class PredictionsScorer(_Table):
+    """Train, then predict on the holdout, each in a fresh container; graded outside."""
+
+    kind: Literal["predictions"]
+    train: Step
+    predict: Step
+    id_column: str
+    label_column: str
+    positive: str = "1"
+    negative: str = "0"
+    leaked_column: str | None = None
+    """Column that must not be used; probed by predicting with it altered."""
+    estimate_file: str | None = None
+    """Where the submission states its own expected F1."""
+
+
+class Defaults(_Table):
+    """What a trial uses where the user says nothing."""
+
+    runs: int = Field(5, ge=1)
+    repair_turns: int = Field(1, ge=0)
+    num_ctx: int = Field(32768, ge=1024)
+    max_reply_tokens: int = Field(12288, ge=256)
+    stage_wall_s: float = Field(1800.0, gt=0)
+
+
+class LimitSets(_Table):
+    agent: Limits = Limits(memory_mb=1024, cpus=1.0, wall_s=1800, tmp_mb=128)
+    execute: Limits = Limits()
+
+
+class Calibration(_Table):
+    """Bounds that a reference must keep at scale 1."""
+
+    f1: tuple[float, float] | None = None
+    local_f1_min: float | None = None
+    f1_below_half_of: str | None = None
+
+
+class Task(_Table):
+    schema_: Literal[1] = Field(alias="schema")
+    name: str = Field(pattern=r"^[a-z][a-z0-9-]{0,39}$")
+    title: str
+    summary: str
+    repo: InsidePath = "repo"
+    """Folder that the agent's workspace starts from."""
+    data: Data
+    defaults: Defaults = Defaults()
+    limits: LimitSets = LimitSets()
+    stage: tuple[StageSpec, ...] = Field(min_length=1)
+    scorer: PredictionsScorer
+    calibration: dict[str, Calibration] = {}
+    folder: Path = Path()
+    """Where the task lives; set by `load_task`, not by the file."""
+
+    @model_validator(mode="after")
+    def _stages_fit(self) -> Task:
+        names = [stage.name for stage in self.stage]
+        for name in names:
+            if names.count(name) > 1:
+                raise ValueError(f"two stages are called {name!r}")
+        agents = {s.name for s in self.stage if isinstance(s, AgentStageSpec)}
+        for stage in self.stage:
+            if isinstance(stage, ExecuteStageSpec) and stage.repairs not in agents | {None}:
+                raise ValueError(
+                    f"stage {stage.name!r}: repairs names no agent stage: {stage.repairs!r}"
+                )
+        return self
+
+    def scripted_models(self) -> list[str]:
+        """Names of the scripted models that this task ships."""
+        return sorted(p.parent.name for p in self.folder.glob("scripted/*/script.toml"))
+
+    def fingerprint(self) -> str:
+        """sha256 over every file of the task folder (path, then content), sorted by path."""
+        digest = hashlib.sha256()
+        for path in sorted(self.folder.rglob("*")):
+            if path.is_file() and "__pycache__" not in path.parts:
+                digest.update(path.relative_to(self.folder).as_posix().encode() + b"\0")
+                digest.update(hashlib.sha256(path.read_bytes()).digest())
+        return digest.hexdigest()
+
+
+def load_task(folder: Path) -> Task:
+    """Read and check a task folder.
+
+    Raises TaskNotFound (no task.toml) or TaskInvalid (a sentence naming file, field, mend).
+    """
+    file = folder / TASK_FILE
+    try:
+        raw = tomllib.loads(file.read_text(encoding="utf-8"))
+    except FileNotFoundError:
+        raise TaskNotFound(f"{file}: no such file; a task is a folder with a task.toml") from None
+    except (tomllib.TOMLDecodeError, UnicodeDecodeError) as exc:
+        raise TaskInvalid(f"{file}: not valid TOML: {exc}") from None
+    if "folder" in raw:
+        raise TaskInvalid(f"{file}: unknown key 'folder'; remove it")
+    try:
+        task = TypeAdapter(Task).validate_python(raw | {"folder": folder.resolve()})
+    except ValidationError as exc:
+        raise TaskInvalid(f"{file}: {_sentence(exc, raw)}") from None
+    _check_files(task, file)
+    return task
+
+
+def _check_files(task: Task, file: Path) -> None:
+    wanted = [("repo", task.repo), ("data.generator", task.data.generator)]
+    for stage in task.stage:
+        if isinstance(stage, AgentStageSpec):
+            wanted.append((f"stage {stage.name}: prompt", stage.prompt))
+        elif stage.repair_prompt is not None:
+            wanted.append((f"stage {stage.name}: repair_prompt", stage.repair_prompt))
+    for field, path in wanted:
+        if not (task.folder / path).exists():
+            raise TaskInvalid(f"{file}: {field} names {path!r}, which is not in the task folder")
+    if task.name != task.folder.name:
+        raise TaskInvalid(f"{file}: name is {task.name!r} but its folder is {task.folder.name!r}")
+
+
+def _sentence(exc: ValidationError, raw: dict[str, Any]) -> str:
+    """The first error as `field: what; mend`, dropping pydantic's own tag levels."""
+    error = exc.errors()[0]
+    where = ".".join(
+        str(part) for part in error["loc"] if part not in ("agent", "execute") or part in raw
+    )
+    if error["type"] == "extra_forbidden":
+        key = str(error["loc"][-1])
+        near = difflib.get_close_matches(key, _known_keys(), n=1)
+        hint = f"; did you mean {near[0]!r}?" if near else "; remove it"
+        return f"{where}: unknown key {key!r}{hint}"
+    if error["type"] == "missing":
+        return f"{where}: missing; add it"
+    return f"{where or 'the file'}: {error['msg'].removeprefix('Value error, ')}"
+
+
+def _known_keys() -> list[str]:
+    tables = (
+        Task, Data, AgentStageSpec, ExecuteStageSpec, Step, PredictionsScorer,
+        Defaults, LimitSets, Limits, Calibration,
+    )  # fmt: skip
+    return sorted(
+        {field.alias or name for table in tables for name, field in table.model_fields.items()}
+    )
