@@ -1,0 +1,158 @@
+"""A task's data: generated once per seed and scale, outside what an agent sees, and verified."""
+
+import hashlib
+import json
+import shutil
+import subprocess
+import sys
+import tempfile
+from collections.abc import Callable
+from dataclasses import dataclass
+from pathlib import Path
+
+from orchestrator.errors import DataInvalid
+from orchestrator.records.schema import DataRecord
+from orchestrator.records.store import write_atomic
+from orchestrator.task import Task
+
+MANIFEST = "data.json"
+GENERATOR_SECONDS = 900
+
+
+@dataclass(frozen=True)
+class DataSet:
+    """Generated data of one seed and scale.
+
+    `agent/` is what code of a submission may read, `holdout/` the inputs it is scored on, `key/`
+    the true labels, which never enter a container.
+    """
+
+    folder: Path
+    record: DataRecord
+
+    @property
+    def agent(self) -> Path:
+        return self.folder / "agent"
+
+    @property
+    def features(self) -> Path:
+        return self.folder / "holdout" / "features.csv"
+
+    @property
+    def key(self) -> Path:
+        return self.folder / "key" / "labels.csv"
+
+    @property
+    def excerpt(self) -> Path:
+        return self.folder / "agent" / "excerpt.csv"
+
+    @property
+    def agent_key(self) -> str:
+        """Content key of what the agent's code may read: sha256 over paths and hashes."""
+        digest = hashlib.sha256()
+        for path, sha in sorted(self.record.files.items()):
+            if path.startswith("agent/"):
+                digest.update(f"{path}\0{sha}\n".encode())
+        return digest.hexdigest()
+
+
+def data_folder(holdout_dir: Path, task: Task, seed: int, scale: float) -> Path:
+    return holdout_dir / task.name / f"seed-{seed}-scale-{scale:g}"
+
+
+def ensure_data(
+    holdout_dir: Path,
+    task: Task,
+    scale: float = 1.0,
+    seed: int | None = None,
+    say: Callable[[str], None] = lambda _: None,
+) -> DataSet:
+    """The data of a task, generated where missing, checked against their recorded hashes.
+
+    Raises DataInvalid when the generator fails, or when files differ from what was recorded or
+    from what the task pins for its default seed.
+    """
+    seed = task.data.seed if seed is None else seed
+    folder = data_folder(holdout_dir, task, seed, scale)
+    if not (folder / MANIFEST).is_file():
+        say(f"generating the data of {task.name} (seed {seed}, scale {scale:g})")
+        _generate(task, seed, scale, folder)
+    record = _manifest(folder)
+    _verify(folder, record)
+    _compare_with_pins(task, record, folder)
+    return DataSet(folder, record)
+
+
+def _generate(task: Task, seed: int, scale: float, folder: Path) -> None:
+    folder.parent.mkdir(parents=True, exist_ok=True)
+    with tempfile.TemporaryDirectory(dir=folder.parent, prefix=".making-") as temporary:
+        out = Path(temporary) / "data"
+        command = [
+            sys.executable,
+            str(task.folder / task.data.generator),
+            *("--out", str(out), "--seed", str(seed), "--scale", f"{scale:g}"),
+        ]
+        try:
+            done = subprocess.run(
+                command, capture_output=True, timeout=GENERATOR_SECONDS, check=False
+            )
+        except subprocess.TimeoutExpired:
+            raise DataInvalid(
+                f"{task.folder / task.data.generator}: not done after {GENERATOR_SECONDS} s; "
+                "make it faster or the scale smaller"
+            ) from None
+        if done.returncode != 0:
+            last = done.stderr.decode("utf-8", "replace").strip().splitlines()[-1:] or ["no output"]
+            raise DataInvalid(
+                f"{task.folder / task.data.generator}: exit {done.returncode}: {last[0]}"
+            )
+        for wanted in ("agent/excerpt.csv", "holdout/features.csv", "key/labels.csv"):
+            if not (out / wanted).is_file():
+                raise DataInvalid(
+                    f"{task.folder / task.data.generator}: wrote no {wanted}; it must"
+                )
+        files = {
+            path.relative_to(out).as_posix(): _sha256(path)
+            for path in sorted(out.rglob("*"))
+            if path.is_file()
+        }
+        record = DataRecord(seed=seed, scale=scale, files=files)
+        write_atomic(out / MANIFEST, record.model_dump_json(indent=1).encode())
+        shutil.rmtree(folder, ignore_errors=True)
+        out.rename(folder)
+
+
+def _manifest(folder: Path) -> DataRecord:
+    try:
+        return DataRecord.model_validate(json.loads((folder / MANIFEST).read_bytes()))
+    except (OSError, ValueError):
+        raise DataInvalid(
+            f"{folder / MANIFEST}: can't be read; delete {folder} to have it made again"
+        ) from None
+
+
+def _verify(folder: Path, record: DataRecord) -> None:
+    for name, expected in record.files.items():
+        path = folder / name
+        if not path.is_file() or _sha256(path) != expected:
+            raise DataInvalid(
+                f"{path}: missing or changed since it was made; "
+                f"delete {folder} to have it made again"
+            )
+
+
+def _compare_with_pins(task: Task, record: DataRecord, folder: Path) -> None:
+    pins = task.data.sha256.get(f"{record.scale:g}", {})
+    if record.seed != task.data.seed:
+        return
+    for name, expected in pins.items():
+        if record.files.get(name) != expected:
+            raise DataInvalid(
+                f"{folder / name}: sha256 is {record.files.get(name)}, task.toml pins {expected}; "
+                "the generator changed: delete the folder, or renew the pins with the calibration"
+            )
+
+
+def _sha256(path: Path) -> str:
+    with path.open("rb") as file:
+        return hashlib.file_digest(file, "sha256").hexdigest()
