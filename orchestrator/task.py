@@ -215,8 +215,11 @@ def _check_files(task: Task, file: Path) -> None:
 
 
 def _sentence(exc: ValidationError, raw: dict[str, Any]) -> str:
-    """The first error as `field: what; mend`, dropping pydantic's own tag levels."""
-    error = exc.errors()[0]
+    """The most telling error as `field: what; mend`, dropping pydantic's own tag levels.
+
+    A misspelt key also leaves its right spelling missing: the unknown key comes first.
+    """
+    error = min(exc.errors(), key=lambda error: error["type"] != "extra_forbidden")
     where = ".".join(
         str(part) for part in error["loc"] if part not in ("agent", "execute") or part in raw
     )

@@ -44,7 +44,9 @@ def render(
 ) -> str:
     """The prompt's text. Raises TaskInvalid naming template and variable."""
     environment = jinja2.Environment(
-        undefined=jinja2.StrictUndefined, keep_trailing_newline=True, autoescape=False
+        undefined=jinja2.StrictUndefined,
+        keep_trailing_newline=True,
+        autoescape=False,  # noqa: S701 - plain text, not HTML
     )
     path = task.folder / template
     spec = task.folder / task.repo / "SPEC.md"

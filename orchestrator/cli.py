@@ -1,0 +1,318 @@
+"""The command line: parse, call one function, print. Heavy imports happen where they are used."""
+
+from __future__ import annotations
+
+import json
+import sys
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import click
+
+from orchestrator import __version__
+from orchestrator.errors import Interrupted, OrchError, UsageError
+
+if TYPE_CHECKING:
+    from orchestrator.config import Settings
+
+TASK_HELP = "TASK is a name that `orch tasks` lists, or a folder with a task.toml."
+
+
+class _Group(click.Group):
+    """Prints one sentence for what we raise, and exits with its code."""
+
+    def main(self, *args: Any, **kwargs: Any) -> Any:
+        try:
+            return super().main(*args, **(kwargs | {"standalone_mode": False}))
+        except click.exceptions.Abort:
+            click.echo("interrupted", err=True)
+            sys.exit(Interrupted.exit_code)
+        except click.ClickException as exc:
+            exc.show()
+            sys.exit(2)
+        except OrchError as exc:
+            click.echo(f"orch: {exc}", err=True)
+            sys.exit(exc.exit_code)
+        except KeyboardInterrupt:
+            click.echo("orch: interrupted", err=True)
+            sys.exit(Interrupted.exit_code)
+        except BrokenPipeError:
+            sys.stderr.close()
+            sys.exit(0)
+
+
+@click.group(cls=_Group, context_settings={"help_option_names": ["-h", "--help"]})
+@click.version_option(__version__, prog_name="orch")
+def main() -> None:
+    """Finds out what local language models can build when nobody helps them.
+
+    Start with `orch doctor`, then
+    `orch trial spam --models scripted/careful,scripted/careless --runs 1`.
+    """
+
+
+def _settings(**options: object) -> Settings:
+    from orchestrator.config import load_settings
+
+    return load_settings(**options)
+
+
+def _print_json(value: object) -> None:
+    click.echo(json.dumps(value, indent=1, ensure_ascii=False))
+
+
+_ollama_options = [
+    click.option(
+        "--ollama-url",
+        metavar="URL",
+        help="An Ollama that runs already, on this host's loopback too. "
+        "Without it orch starts the pinned Ollama image.",
+    ),
+    click.option(
+        "--ollama-models",
+        type=click.Path(path_type=Path),
+        metavar="DIR",
+        help="Existing model folder of this host, used read-only by the Ollama that orch starts.",
+    ),
+    click.option(
+        "--gpu",
+        type=click.Choice(["auto", "legacy", "cdi", "off"]),
+        help="How the Ollama that orch starts gets the GPU. Default: auto.",
+    ),
+]
+
+
+def _with_ollama(function: Any) -> Any:
+    for option in reversed(_ollama_options):
+        function = option(function)
+    return function
+
+
+@main.command()
+@click.argument("task")
+@click.option(
+    "--models",
+    required=True,
+    metavar="A,B,…",
+    help="Model references, comma-separated: `gpt-oss:20b` (Ollama), `scripted/NAME`.",
+)
+@click.option("--runs", type=click.IntRange(1), help="Runs of each model. Default: the task's.")
+@click.option("--seed", type=click.IntRange(0), default=1, show_default=True, help="Trial seed.")
+@click.option(
+    "--repair-turns",
+    type=click.IntRange(0),
+    help="Times a failing execute stage is handed back. Default: the task's.",
+)
+@click.option(
+    "--num-ctx", type=click.IntRange(1024), help="Context in tokens. Default: the task's."
+)
+@click.option("--temperature", type=click.FloatRange(0, 2), help="Default: the model's own.")
+@click.option(
+    "--scale",
+    type=click.FloatRange(min=0, min_open=True, max=1),
+    default=1.0,
+    show_default=True,
+    help="Share of the data; 1 is the task as calibrated.",
+)
+@_with_ollama
+@click.option("--json", "as_json", is_flag=True, help="Print the report as JSON on stdout.")
+def trial(task: str, models: str, as_json: bool, **options: Any) -> None:
+    """Hand TASK to each model several times, unattended, and grade what they build.
+
+    TASK is a name that `orch tasks` lists, or a folder with a task.toml. Progress goes to
+    stderr, the report to stdout. Exit code 1: the trial finished with failures of the harness.
+    """
+    from orchestrator.report.text import print_summary
+    from orchestrator.trial.engine import TrialOptions, run_trial
+
+    settings = _settings(
+        ollama_url=options.pop("ollama_url"),
+        ollama_models=options.pop("ollama_models"),
+        gpu=options.pop("gpu"),
+    )
+    references = [part.strip() for part in models.split(",") if part.strip()]
+    if not references:
+        raise UsageError("--models names no model; give e.g. --models gpt-oss:20b")
+    summary = run_trial(settings, TrialOptions(task=task, models=references, **options))
+    if as_json:
+        _print_json(summary.model_dump(mode="json"))
+    else:
+        print_summary(summary)
+    sys.exit(1 if summary.harness_failures else 0)
+
+
+@main.command()
+@click.argument("task")
+@click.option("--seed", type=click.IntRange(0), help="Default: the task's.")
+@click.option(
+    "--scale",
+    type=click.FloatRange(min=0, min_open=True, max=1),
+    default=1.0,
+    show_default=True,
+    help="Share of the data.",
+)
+@click.option("--json", "as_json", is_flag=True, help="Print folder and hashes as JSON.")
+def data(task: str, seed: int | None, scale: float, as_json: bool) -> None:
+    """Generate the data of TASK, or verify what is there."""
+    from orchestrator.trial.data import ensure_data
+    from orchestrator.trial.tasks import find_task
+
+    settings = _settings()
+    found = ensure_data(settings.holdout_dir, find_task(settings, task), scale, seed, _say)
+    if as_json:
+        _print_json({"folder": str(found.folder), **found.record.model_dump(mode="json")})
+        return
+    click.echo(f"{found.folder}")
+    for name, sha in found.record.files.items():
+        click.echo(f"  {sha}  {name}")
+
+
+@main.command()
+@click.argument("task")
+@click.option("--json", "as_json", is_flag=True, help="Print the measurements as JSON.")
+@click.option("--reference", "names", multiple=True, help="Only this reference (repeatable).")
+def calibrate(task: str, as_json: bool, names: tuple[str, ...]) -> None:
+    """Score TASK's reference submissions and check them against the bounds in its task.toml.
+
+    Exit code 1 when one leaves them.
+    """
+    from orchestrator.trial.calibrate import calibrate_task
+
+    results = calibrate_task(_settings(), task, names, _say)
+    if as_json:
+        _print_json([result.model_dump(mode="json") for result in results])
+    else:
+        for result in results:
+            click.echo(result.line())
+    sys.exit(0 if all(result.kept for result in results) else 1)
+
+
+@main.command()
+@click.argument("task")
+@click.argument("folder", type=click.Path(path_type=Path))
+@click.option(
+    "--scale",
+    type=click.FloatRange(min=0, min_open=True, max=1),
+    default=1.0,
+    show_default=True,
+    help="Share of the data.",
+)
+@click.option("--seed", type=click.IntRange(0), default=1, show_default=True, help="Run seed.")
+@click.option("--json", "as_json", is_flag=True, help="Print the whole score record as JSON.")
+def score(task: str, folder: Path, scale: float, seed: int, as_json: bool) -> None:
+    """Score the submission in FOLDER on TASK's holdout.
+
+    Trains and predicts in containers without network, grades outside. A failure of the
+    submission is a result: its class and evidence are printed and the exit code is 0.
+    """
+    from orchestrator.report.text import print_score
+    from orchestrator.trial.calibrate import score_submission
+
+    record = score_submission(_settings(), task, folder, scale=scale, seed=seed, say=_say)
+    if as_json:
+        _print_json(record.model_dump(mode="json"))
+    else:
+        print_score(record)
+
+
+@main.command()
+@click.argument("trial_id", metavar="TRIAL")
+@click.option("--json", "as_json", is_flag=True, help="Print everything as JSON.")
+def report(trial_id: str, as_json: bool) -> None:
+    """Print the report of TRIAL, also while it runs.
+
+    TRIAL is its name, the beginning of it, its folder, or `latest`.
+    """
+    from orchestrator.records.store import open_trial
+    from orchestrator.report.summary import summarise_store
+    from orchestrator.report.text import print_summary
+
+    summary = summarise_store(open_trial(_settings().runs_dir, trial_id))
+    if as_json:
+        _print_json(summary.model_dump(mode="json"))
+    else:
+        print_summary(summary)
+
+
+@main.command()
+@click.option("--json", "as_json", is_flag=True, help="Print as JSON.")
+def tasks(as_json: bool) -> None:
+    """List the tasks."""
+    from orchestrator.trial.tasks import list_tasks
+
+    found = list_tasks(_settings())
+    if as_json:
+        _print_json(
+            [
+                {
+                    "name": task.name,
+                    "title": task.title,
+                    "summary": task.summary,
+                    "folder": str(task.folder),
+                    "scripted_models": task.scripted_models(),
+                }
+                for task in found
+            ]
+        )
+        return
+    for task in found:
+        click.echo(f"{task.name:12} {task.title}")
+        click.echo(f"{'':12} {task.summary}")
+        if names := task.scripted_models():
+            click.echo(f"{'':12} scripted models: {', '.join(names)}")
+
+
+@main.command()
+@_with_ollama
+@click.option("--json", "as_json", is_flag=True, help="Print as JSON.")
+def doctor(as_json: bool, **options: Any) -> None:
+    """Check engine, space, GPU, Ollama, memory and network settings of this machine.
+
+    Exit code 2 when something that a trial needs does not work.
+    """
+    from orchestrator.report.text import console
+    from orchestrator.trial.doctor import failed, render_checks, run_doctor
+
+    checks = run_doctor(_settings(**options))
+    if as_json:
+        _print_json([check.model_dump(mode="json") for check in checks])
+    else:
+        render_checks(checks, console())
+    sys.exit(2 if failed(checks) else 0)
+
+
+@main.command()
+@click.option("--dry-run", is_flag=True, help="Only list what would be removed.")
+@click.option("--caches", is_flag=True, help="Also remove caches: environments, data, wheels.")
+@click.option("--json", "as_json", is_flag=True, help="Print as JSON.")
+def clean(dry_run: bool, caches: bool, as_json: bool) -> None:
+    """Remove containers, networks and volumes of trials that no longer run.
+
+    Records are never touched. Models pulled by an Ollama that orch started are kept.
+    """
+    from orchestrator.trial.clean import clean_engine
+
+    result = clean_engine(_settings(), dry_run=dry_run, caches=caches)
+    if as_json:
+        _print_json(result.model_dump(mode="json"))
+        return
+    for line in result.lines():
+        click.echo(line)
+
+
+@main.group()
+def images() -> None:
+    """Container images."""
+
+
+@images.command()
+def build() -> None:
+    """Build every image that is missing or whose inputs changed."""
+    from orchestrator.trial.tools import all_images
+
+    for image in all_images(_settings(), _say):
+        click.echo(f"{image.name:10} {image.id}")
+
+
+def _say(line: str) -> None:
+    click.echo(line, err=True)

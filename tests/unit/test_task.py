@@ -1,0 +1,100 @@
+from pathlib import Path
+
+import pytest
+
+from orchestrator.errors import TaskInvalid, TaskNotFound
+from orchestrator.task import AgentStageSpec, ExecuteStageSpec, load_task
+
+GOOD = """
+schema = 1
+name = "tiny"
+title = "Tiny"
+summary = "A small one."
+[data]
+generator = "generator.py"
+seed = 1
+[[stage]]
+kind = "agent"
+name = "implement"
+prompt = "prompts/implement.md"
+expects = ["predict.py"]
+[[stage]]
+kind = "execute"
+name = "check"
+steps = [{ name = "predict", command = ["python", "predict.py"] }]
+repairs = "implement"
+repair_prompt = "prompts/implement.md"
+[scorer]
+kind = "predictions"
+train = { name = "train", command = ["python", "train.py"] }
+predict = { name = "predict", command = ["python", "predict.py"] }
+id_column = "id"
+label_column = "label"
+"""
+
+
+@pytest.fixture
+def folder(tmp_path: Path) -> Path:
+    folder = tmp_path / "tiny"
+    (folder / "repo").mkdir(parents=True)
+    (folder / "prompts").mkdir()
+    (folder / "prompts" / "implement.md").write_text("do it")
+    (folder / "generator.py").write_text("")
+    (folder / "task.toml").write_text(GOOD)
+    return folder
+
+
+def edit(folder: Path, old: str, new: str) -> Path:
+    file = folder / "task.toml"
+    text = file.read_text()
+    assert old in text
+    file.write_text(text.replace(old, new))
+    return folder
+
+
+def test_a_good_task_loads(folder: Path) -> None:
+    task = load_task(folder)
+    assert isinstance(task.stage[0], AgentStageSpec)
+    assert isinstance(task.stage[1], ExecuteStageSpec)
+    assert task.folder == folder
+
+
+@pytest.mark.parametrize(
+    ("old", "new", "says"),
+    [
+        ('title = "Tiny"', 'titel = "Tiny"', "titel: unknown key 'titel'; did you mean 'title'?"),
+        ('title = "Tiny"', "", "title: missing; add it"),
+        ("seed = 1", 'seed = "x"', "data.seed: Input should be a valid integer"),
+        ('expects = ["predict.py"]', "expect = []", "did you mean 'expects'?"),
+        ('kind = "agent"', 'kind = "robot"', "stage.0: Input tag 'robot'"),
+        ('repairs = "implement"', 'repairs = "x"', "repairs names no agent stage: 'x'"),
+        ('repairs = "implement"', "", "repairs and repair_prompt go together"),
+        ('name = "check"', 'name = "implement"', "two stages are called 'implement'"),
+        ('generator = "generator.py"', 'generator = "../g.py"', "relative path inside"),
+        ('generator = "generator.py"', 'generator = "g.py"', "names 'g.py', which is not in"),
+        ('name = "tiny"', 'name = "other"', "its folder is 'tiny'"),
+        ("schema = 1", "schema = 2", "schema: Input should be 1"),
+        ("schema = 1", "schema = ", "not valid TOML"),
+    ],
+)
+def test_a_fault_is_one_sentence_with_file_field_and_mend(
+    folder: Path, old: str, new: str, says: str
+) -> None:
+    edit(folder, old, new)
+    with pytest.raises(TaskInvalid) as caught:
+        load_task(folder)
+    message = str(caught.value)
+    assert message.startswith(str(folder / "task.toml"))
+    assert says in message
+    assert "\n" not in message
+
+
+def test_a_folder_without_task_toml_is_no_task(tmp_path: Path) -> None:
+    with pytest.raises(TaskNotFound, match="no such file"):
+        load_task(tmp_path)
+
+
+def test_the_fingerprint_follows_content_and_name(folder: Path) -> None:
+    before = load_task(folder).fingerprint()
+    (folder / "prompts" / "implement.md").write_text("do it now")
+    assert load_task(folder).fingerprint() != before
