@@ -1,0 +1,75 @@
+"""What every agent is to the rest of the project: an image, a dialect, a stage to run."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from typing import Protocol
+
+from orchestrator.records.schema import Captured, Dropped, Failure
+from orchestrator.sandbox.labels import Owner
+from orchestrator.sandbox.limits import Limits
+from orchestrator.sandbox.network import Network
+from orchestrator.sandbox.volume import Volume
+
+
+class ModelAccess(Protocol):
+    """The way to the model for one stage and turn; the gateway gives it out."""
+
+    @property
+    def url(self) -> str:
+        """Base URL as the agent's network sees it; speaks Ollama's API under /api."""
+
+    @property
+    def token(self) -> str:
+        """Bearer token, good for this stage and turn only."""
+
+    @property
+    def model(self) -> str:
+        """The one model name that the gateway accepts here."""
+
+    @property
+    def stage(self) -> str:
+        """Name of the stage."""
+
+
+@dataclass(frozen=True)
+class AgentJob:
+    """One stage's work. `limits.wall_s` is the agent's deadline for the whole stage."""
+
+    prompt: str
+    workspace: Volume
+    network: Network
+    access: ModelAccess
+    limits: Limits
+    owner: Owner
+
+
+@dataclass(frozen=True)
+class AgentReport:
+    """What an agent says it did; the tree and the gateway's record decide what is true."""
+
+    written: list[str]
+    """Workspace-relative paths that it says it wrote."""
+    dropped: list[Dropped]
+    output: Captured
+    failure: Failure | None = None
+    notes: list[str] = field(default_factory=list)
+    """Remarks for people, e.g. that a file came twice and the last was kept."""
+
+
+class Agent(Protocol):
+    """An agent: one image and one class. Adding one touches nothing else."""
+
+    name: str
+    image: str
+    """Name of the folder in images/."""
+
+    def render_scripted(self, say: str, files: Mapping[str, str]) -> str:
+        """A reply that says `say` and holds `files` (path → text), in this agent's dialect."""
+
+    def run_stage(self, job: AgentJob) -> AgentReport:
+        """Work in a fresh container that is gone when this returns.
+
+        Raises EngineError when the engine fails; all else is in the report.
+        """

@@ -1,0 +1,97 @@
+"""One model call as the gateway recorded it: one JSON line of `calls.jsonl`.
+
+The lines are written by `orchestrator.gateway.server.recorder`, which runs in the gateway's
+container and shares no code with us; a test holds both to the same shape.
+"""
+
+from collections.abc import Iterable
+from typing import Any, Literal
+
+from pydantic import Field
+
+from orchestrator.records.failures import FailureClass
+from orchestrator.records.schema import Record, Usage
+
+
+class Attempt(Record):
+    """One request to the upstream. `cause` is `ok`, or what went wrong, e.g. `no-done`."""
+
+    cause: str
+    status: int | None = None
+    detail: str = ""
+    duration_s: float
+    handed_on: bool = False
+    """Some of the reply had already reached the agent, so it could not be tried again."""
+
+
+class Pinned(Record):
+    """A field that was changed on its way to the model; None where it was absent."""
+
+    asked: Any = None
+    sent: Any = None
+
+
+class ServerTimings(Record):
+    """The server's own account, in seconds; a time it left out is 0."""
+
+    total_s: float = 0.0
+    load_s: float = 0.0
+    prompt_s: float = 0.0
+    reply_s: float = 0.0
+
+
+class CallError(Record):
+    """Why a call gave no whole reply. `failure_class` is None where the agent is to blame."""
+
+    failure_class: FailureClass | None
+    cause: str
+    sentence: str
+    prompt_tokens: int | None = None
+    """What the server said the prompt has, for `context-overflow`."""
+    context_tokens: int | None = None
+
+
+class CallRecord(Record):
+    """Tokens as the server counted them (0 where it left the count out)."""
+
+    v: Literal[1] = 1
+    run: str
+    stage: str
+    turn: int
+    seq: int
+    """Counts the calls of one stage and turn from 0."""
+    at: str
+    """UTC, ISO 8601."""
+    endpoint: str
+    model: str
+    upstream: Literal["ollama", "scripted"]
+    request: dict[str, Any]
+    """The request as the agent asked it."""
+    pinned: dict[str, Pinned]
+    reply: str
+    thinking: str = ""
+    tool_calls: list[Any] = Field(default_factory=list)
+    done_reason: str | None = None
+    prompt_tokens: int = 0
+    reply_tokens: int = 0
+    tokens_estimated: bool = False
+    timings: ServerTimings = ServerTimings()
+    first_token_s: float | None = None
+    duration_s: float
+    attempts: list[Attempt] = Field(default_factory=list)
+    error: CallError | None = None
+
+
+def usage_of(calls: Iterable[CallRecord]) -> Usage:
+    """Sums over calls. `model_s` is the calls' wall time without the time to load the model."""
+    usage = Usage()
+    for call in calls:
+        load_s = call.timings.load_s
+        usage = usage + Usage(
+            calls=1,
+            prompt_tokens=call.prompt_tokens,
+            reply_tokens=call.reply_tokens,
+            model_s=max(call.duration_s - load_s, 0.0),
+            load_s=load_s,
+        )
+    return usage

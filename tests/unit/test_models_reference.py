@@ -1,0 +1,41 @@
+"""Model references: what users may write, and the sentence they get otherwise."""
+
+import pytest
+
+from orchestrator.errors import ModelUnknown
+from orchestrator.models.reference import ModelKind, parse_reference
+
+
+@pytest.mark.parametrize(
+    ("text", "kind", "name"),
+    [
+        ("gpt-oss:20b", ModelKind.OLLAMA, "gpt-oss:20b"),
+        ("qwen3-coder:30b-a3b", ModelKind.OLLAMA, "qwen3-coder:30b-a3b"),
+        ("llama3", ModelKind.OLLAMA, "llama3"),
+        ("hf.co/unsloth/Qwen3-8B-GGUF:Q4_K_M", ModelKind.OLLAMA, None),
+        ("registry.local:5000/team/model:tag", ModelKind.OLLAMA, None),
+        (" scripted/careful ", ModelKind.SCRIPTED, "careful"),
+        ("scripted/text-only", ModelKind.SCRIPTED, "text-only"),
+        ("ollama/llama3", ModelKind.OLLAMA, "ollama/llama3"),
+    ],
+)
+def test_parses(text: str, kind: ModelKind, name: str | None) -> None:
+    reference = parse_reference(text)
+    assert reference.kind is kind
+    assert reference.name == (text if name is None else name)
+    assert reference.text == text.strip()
+    assert reference.needs_upstream is (kind is ModelKind.OLLAMA)
+
+
+@pytest.mark.parametrize(
+    "text", ["", " ", "a b", "-x", "scripted/", "scripted/../x", "model:", ":tag", "x//y", "ä"]
+)
+def test_refuses_what_is_no_reference(text: str) -> None:
+    with pytest.raises(ModelUnknown, match="no model reference"):
+        parse_reference(text)
+
+
+@pytest.mark.parametrize("text", ["openai/gpt-5", "anthropic/claude", "replay/run-1"])
+def test_says_what_is_not_supported_yet(text: str) -> None:
+    with pytest.raises(ModelUnknown, match="not supported yet"):
+        parse_reference(text)
