@@ -1,0 +1,164 @@
+"""The report as a person sees it; what a model wrote must not steer the terminal."""
+
+from __future__ import annotations
+
+import io
+import re
+
+import pytest
+from report_samples import agent_stage, failure, finished, mixed_trial, score, trial
+from rich.console import Console
+
+from orchestrator.records.schema import RunRecord, RunSpec, TrialRecord
+from orchestrator.report.inert import inert
+from orchestrator.report.summary import summarise
+from orchestrator.report.text import count, duration, render
+
+HOSTILE = {
+    "colour": ("a\x1b[31mred\x1b[0m b", "ared b"),
+    "cursor": ("a\x1b[2J\x1b[1;1Hb", "ab"),
+    "8-bit control sequence": ("a\x9b31mb", "ab"),
+    "title": ("a\x1b]0;title\x07b", "ab"),
+    "link": ("\x1b]8;;http://x\x1b\\text\x1b]8;;\x1b\\", "text"),
+    "8-bit string": ("a\x9d0;title\x9cb", "ab"),
+    "clipboard": ("a\x1b]52;c;aGk=\x07b", "ab"),
+    "device control": ("a\x1bPq#0\x1b\\b", "ab"),
+    "unended title": ("a\x1b]0;title", "a0;title"),
+    "reset": ("a\x1bcb", "ab"),
+    "an escape in an escape": ("a\x1b\x1b[0m[31mb", "a\\x1b[31mb"),
+    "an escape cut by a null": ("a\x1b\x00[31mb", "a\\x1b\\x00[31mb"),
+    "bell and backspace": ("a\x07\x08\x08b", "a\\x07\\x08\\x08b"),
+    "carriage return": ("real\rfake", "real fake"),
+    "lines": ("a\n\n  b\tc", "a b c"),
+    "line separator": ("a\u2028b\x85c", "a b c"),
+    "direction override": ("a\u202egpj.exe", "a\\u202egpj.exe"),
+    "direction isolate": ("\u2066a\u2069", "\\u2066a\\u2069"),
+    "right-to-left mark": ("a\u200fb", "a\\u200fb"),
+    "zero width": ("a\u200bb\ufeffc", "a\\u200bb\\ufeffc"),
+    "invisible tags": ("a\U000e0041b", "a\\U000e0041b"),
+    "lone surrogate": ("a\udcffb", "a\\udcffb"),
+    "markup": ("[red]a[/red] :boom:", "[red]a[/red] :boom:"),
+    "other scripts": ("naïve 模型 🙂", "naïve 模型 🙂"),
+}
+
+
+@pytest.mark.parametrize("name", HOSTILE)
+def test_inert(name: str) -> None:
+    text, shown = HOSTILE[name]
+    assert inert(text) == shown
+
+
+def test_inert_has_a_limit_and_says_so() -> None:
+    assert inert("x" * 400) == "x" * 400
+    assert inert("x" * 401) == "x" * 394 + " [...]"
+    assert len(inert("\x00" * 10_000)) == 400
+    assert inert("\x1b[0m" * 100_000 + "end").endswith("[...]")
+
+
+def shown(record: TrialRecord, runs: list[RunRecord], width: int = 120, **options: object) -> str:
+    stream = io.StringIO()
+    console = Console(file=stream, width=width, **options)  # type: ignore[arg-type]
+    render(summarise(record, runs), console)
+    return stream.getvalue()
+
+
+@pytest.mark.parametrize("width", [80, 100, 120, 200])
+def test_every_figure_is_readable_at_every_width(width: int) -> None:
+    text = shown(*mixed_trial(), width=width)
+    assert max(len(line) for line in text.splitlines()) <= width
+    assert "\u2026" not in text  # rich's mark for a cell that was cut
+    for wanted in (
+        "5 of 9 runs so far",
+        "0.800 n=2",
+        "0.000 n=2",
+        "undeclared-dependency (model) in check",
+        "engine-unavailable (harness)",
+        "imports lightgbm",
+        "scripted/careful 03 interrupted",
+        "qwen3-coder:30b-a3b 02 running",
+        "qwen3-coder:30b-a3b 03 not started",
+        "1 rescued",
+        "Leak: scripted/careful used moderator_flagged",
+        "1 of 2 probed runs",
+        "n is at most 2",
+    ):
+        assert wanted in " ".join(text.split()), wanted
+
+
+def test_a_wide_table_counts_what_is_in_no_denominator() -> None:
+    row = next(
+        line for line in shown(*mixed_trial()).splitlines() if line.startswith("qwen3-coder")
+    )
+    # planned, valid, scored, failed, harness, running, interrupted, not started
+    assert row.split()[1:9] == ["3", "0", "0", "0", "1", "1", "0", "1"]
+
+
+def test_equal_failures_are_said_once() -> None:
+    text = shown(*mixed_trial())
+    assert text.count("which requirements.txt does not declare") == 1
+    assert "scripted/undeclared-import 01, 02" in text
+
+
+def test_a_whole_trial_says_so_and_large_ones_get_no_warning() -> None:
+    record = trial(["m"], 10)
+    runs = [finished(spec, score=score(0.8)) for spec in record.plan]
+    text = shown(record, runs)
+    assert "10 of 10 runs at their end" in text
+    assert "so far" not in text
+    assert "Few runs" not in text
+    assert "Few runs" in shown(trial(["m"], 9), runs[:9])
+
+
+def test_a_trial_that_has_only_been_planned_renders() -> None:
+    text = shown(trial(["m"], 2), [])
+    assert "0 of 2 runs so far" in text
+    assert "m 01, 02 not started" in text
+
+
+def hostile_trial() -> tuple[TrialRecord, list[RunRecord]]:
+    nasty = "\x1b]0;owned\x07\x1b[31m[bold red]x[/bold red] [/] \x9b2J\u202e[link=http://x]y"
+    spec = RunSpec(run_id="m-01", model=f"m{nasty}", index=0, seed=1)
+    record = trial([f"m{nasty}"], 1, [spec])
+    record.models[0].notes.append(nasty)
+    failed = failure("runtime-error", nasty, stage=nasty)
+    return record, [finished(spec, failure=failed, stages=[agent_stage(nasty)])]
+
+
+@pytest.mark.parametrize("width", [80, 120])
+@pytest.mark.parametrize("terminal", [True, False])
+def test_no_text_of_a_model_reaches_the_terminal_as_anything_but_text(
+    width: int, terminal: bool
+) -> None:
+    text = shown(*hostile_trial(), width=width, force_terminal=terminal)
+    ours = re.sub(r"\x1b\[[0-9;]*m", "", text)
+    assert all(char == "\n" or char.isprintable() for char in ours)
+    assert "[bold red]x[/bold red]" in "".join(ours.split("\n")).replace("  ", " ")
+    assert "owned" not in ours
+    if not terminal:
+        assert "\x1b" not in text
+
+
+def test_no_color_is_honoured(monkeypatch: pytest.MonkeyPatch) -> None:
+    colour = re.compile(r"\x1b\[(?:\d+;)*(?:3[0-7]|9[0-7]|38)(?:;\d+)*m")
+    monkeypatch.delenv("NO_COLOR", raising=False)
+    monkeypatch.setenv("TERM", "xterm-256color")
+    assert colour.search(shown(*mixed_trial(), force_terminal=True))
+    monkeypatch.setenv("NO_COLOR", "1")
+    assert not colour.search(shown(*mixed_trial(), force_terminal=True))
+
+
+@pytest.mark.parametrize(
+    ("seconds", "text"),
+    [(0, "0.0s"), (9.94, "9.9s"), (9.96, "10s"), (59.4, "59s"), (59.6, "1m 00s"), (3599.7, "1h 00m"),
+     (11220, "3h 07m")],
+)  # fmt: skip
+def test_duration(seconds: float, text: str) -> None:
+    assert duration(seconds) == text
+
+
+@pytest.mark.parametrize(
+    ("number", "text"),
+    [(0, "0"), (999, "999"), (1000, "1.0k"), (999_949, "999.9k"), (999_950, "1.00M")],
+)
+def test_count(number: int, text: str) -> None:
+    assert count(number) == text
