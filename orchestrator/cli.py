@@ -283,16 +283,23 @@ def doctor(as_json: bool, **options: Any) -> None:
 
 @main.command()
 @click.option("--dry-run", is_flag=True, help="Only list what would be removed.")
-@click.option("--caches", is_flag=True, help="Also remove caches: environments, data, wheels.")
+@click.option("--keep-caches", is_flag=True, help="Keep environments, data and wheels for reuse.")
+@click.option("--models", is_flag=True, help="Also remove the models that orch's Ollama pulled.")
+@click.option(
+    "--foreign",
+    is_flag=True,
+    help="Also remove what belongs to trials of other home folders; they may still run.",
+)
 @click.option("--json", "as_json", is_flag=True, help="Print as JSON.")
-def clean(dry_run: bool, caches: bool, as_json: bool) -> None:
-    """Remove containers, networks and volumes of trials that no longer run.
+def clean(dry_run: bool, keep_caches: bool, models: bool, foreign: bool, as_json: bool) -> None:
+    """Remove containers, networks and volumes that no running trial owns, and caches.
 
-    Records are never touched. Models pulled by an Ollama that orch started are kept.
+    Records and generated data on this host are never touched.
     """
-    from orchestrator.trial.clean import clean_engine
+    from orchestrator.trial.clean import Fate, clean_engine
 
-    result = clean_engine(_settings(), dry_run=dry_run, caches=caches)
+    also = [fate for fate, asked in ((Fate.MODELS, models), (Fate.FOREIGN, foreign)) if asked]
+    result = clean_engine(_settings(), dry_run=dry_run, also=also, keep_caches=keep_caches)
     if as_json:
         _print_json(result.model_dump(mode="json"))
         return
@@ -308,11 +315,16 @@ def images() -> None:
 @images.command()
 def build() -> None:
     """Build every image that is missing or whose inputs changed."""
+    from orchestrator.sandbox.engine import Engine
     from orchestrator.trial.tools import all_images
 
-    for image in all_images(_settings(), _say):
+    for image in all_images(Engine.connect(), _say):
         click.echo(f"{image.name:10} {image.id}")
 
 
 def _say(line: str) -> None:
     click.echo(line, err=True)
+
+
+if __name__ == "__main__":
+    main()

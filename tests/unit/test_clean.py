@@ -1,0 +1,29 @@
+import pytest
+
+from orchestrator.sandbox.engine import Owned
+from orchestrator.sandbox.labels import Owner
+from orchestrator.trial.clean import Cleaned, Fate, Item, fate_of
+
+
+@pytest.mark.parametrize(
+    ("owner", "expected"),
+    [
+        (Owner(trial="dead", role="agent"), Fate.LEFT_OVER),
+        (Owner(trial="alive", role="agent"), Fate.IN_USE),
+        (Owner(trial="elsewhere", role="agent"), Fate.FOREIGN),
+        (Owner(trial="", role="environment"), Fate.CACHE),
+        (Owner(trial="", role="ollama-models"), Fate.MODELS),
+    ],
+)
+def test_labels_and_leases_alone_decide(owner: Owner, expected: Fate) -> None:
+    item = Owned("volume", "id", "name", owner)
+    assert fate_of(item, alive={"alive"}, ours={"alive", "dead"}) is expected
+
+
+def test_each_object_is_told_with_what_happened_to_it() -> None:
+    item = Item(kind="volume", name="v", trial="t", role="agent", fate=Fate.LEFT_OVER, removed=True)
+    done = Cleaned(dry_run=False, items=[item]).lines()
+    planned = Cleaned(dry_run=True, items=[item]).lines()
+    assert done[0].endswith("(left-over): removed")
+    assert planned[0].endswith("would be removed")
+    assert Cleaned(dry_run=False, items=[]).lines() == ["nothing of ours on the engine"]
