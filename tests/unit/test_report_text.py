@@ -149,8 +149,8 @@ def test_no_color_is_honoured(monkeypatch: pytest.MonkeyPatch) -> None:
 
 @pytest.mark.parametrize(
     ("seconds", "text"),
-    [(0, "0.0s"), (9.94, "9.9s"), (9.96, "10s"), (59.4, "59s"), (59.6, "1m 00s"), (3599.7, "1h 00m"),
-     (11220, "3h 07m")],
+    [(0, "0.0s"), (9.94, "9.9s"), (9.96, "10s"), (59.4, "59s"), (59.6, "1m 00s"),
+     (3599.7, "1h 00m"), (11220, "3h 07m")],
 )  # fmt: skip
 def test_duration(seconds: float, text: str) -> None:
     assert duration(seconds) == text
