@@ -27,6 +27,7 @@ from orchestrator.records.schema import (
     TrialSettings,
     Usage,
 )
+from orchestrator.records.store import TrialStore
 
 
 class _View(BaseModel):
@@ -153,7 +154,15 @@ class TrialSummary(_View):
     finished: int
     """Runs at their end, whatever it was; interrupted ones are not."""
     complete: bool
+    harness_failures: list[str]
+    """Ids of the runs that a fault of ours ended."""
     models: list[ModelView]
+
+
+def summarise_store(store: TrialStore) -> TrialSummary:
+    """Summary of a trial from its folder. Raises RecordNotFound, RecordUnreadable."""
+    trial = store.load_trial()
+    return summarise(trial, store.runs(trial.plan))
 
 
 def summarise(trial: TrialRecord, runs: Iterable[RunRecord]) -> TrialSummary:
@@ -181,6 +190,7 @@ def summarise(trial: TrialRecord, runs: Iterable[RunRecord]) -> TrialSummary:
         planned=len(views),
         finished=finished,
         complete=finished == len(views),
+        harness_failures=[view.run_id for view in views if view.outcome is Outcome.HARNESS],
         models=models,
     )
 

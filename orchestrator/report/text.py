@@ -12,6 +12,8 @@ from rich.padding import Padding
 from rich.table import Table
 from rich.text import Text
 
+from orchestrator.records.failures import TABLE
+from orchestrator.records.schema import ScoreRecord
 from orchestrator.report.inert import inert
 from orchestrator.report.summary import ModelView, Outcome, RunView, TrialSummary
 
@@ -37,8 +39,60 @@ _LEAK_WORDS = {
 }
 
 
+def console() -> Console:
+    """The terminal, or whatever stdout is; NO_COLOR and COLUMNS are honoured."""
+    return Console(highlight=False)
+
+
+def print_summary(summary: TrialSummary) -> None:
+    """Print the report of one trial on stdout."""
+    render(summary, console())
+
+
+def print_score(record: ScoreRecord, to: Console | None = None) -> None:
+    """Print one scoring on stdout, or on the given console."""
+    to = to or console()
+    to.print(Text(f"score {record.score:.3f}", style="bold"))
+    if record.failure:
+        failure = record.failure
+        to.print(Text(f"{failure.failure_class.value} ({failure.attribution.value})", style="red"))
+        _print_lines([inert(failure.sentence), f"({TABLE[failure.failure_class].mend})"], to)
+        places = ((e.source, e.line, e.excerpt) for e in failure.evidence)
+        _print_lines(
+            [
+                inert(f"{source}, line {line}: {excerpt}" if line else f"{source}: {excerpt}")
+                for source, line, excerpt in places
+            ],
+            to,
+            indent=4,
+        )
+    if record.metrics:
+        m = record.metrics
+        lines = [
+            f"F1 {m.f1:.3f}, precision {m.precision:.3f}, recall {m.recall:.3f}, "
+            f"accuracy {m.accuracy:.3f}",
+            f"flagged {m.flagged_rate:.1%} of {m.rows} rows, {m.true_rate:.1%} are truly positive",
+        ]
+        if record.expected_f1 is not None:
+            lines.append(
+                f"own estimate {record.expected_f1:.3f}: {record.expected_f1 - m.f1:+.3f} off"
+            )
+        _print_lines(lines, to)
+    if record.leak:
+        _print_lines(
+            [f"leaked column {inert(record.leak.column, 60)}: {_LEAK_WORDS[record.leak.verdict]}"],
+            to,
+        )
+    _print_lines([inert(note) for note in record.normalisations], to)
+    for step in record.steps:
+        peak = "" if step.peak_memory_bytes is None else f", {step.peak_memory_bytes >> 20} MiB"
+        _print_lines(
+            [f"{inert(step.name, 60)}: {step.ending.value}, {duration(step.duration_s)}{peak}"], to
+        )
+
+
 def render(summary: TrialSummary, console: Console) -> None:
-    """Print the report of one trial."""
+    """Print the report of one trial on the console given."""
     wide = console.width >= WIDE
     _print_head(summary, console)
     console.print(_scores(summary, wide))

@@ -28,7 +28,7 @@ from orchestrator.records.schema import (
     Usage,
 )
 from orchestrator.records.store import TrialStore
-from orchestrator.report.summary import ModelView, Outcome, summarise, to_json
+from orchestrator.report.summary import ModelView, Outcome, summarise, summarise_store, to_json
 
 CASE = Path(__file__).parents[1] / "cases" / "07" / "runs.jsonl"
 # The recorded runs name their endings in their own words.
@@ -96,6 +96,7 @@ def test_ten_runs_of_every_ending_give_the_known_figures() -> None:
         FailureClass.OUTPUT_SCHEMA,
     }
     assert (summary.planned, summary.finished, summary.complete) == (10, 9, False)
+    assert summary.harness_failures == ["A-5"]
 
 
 @pytest.mark.parametrize("failure_class", list(FailureClass))
@@ -245,8 +246,7 @@ def test_it_reads_a_trial_from_its_folder_while_it_runs(tmp_path: Path) -> None:
     store.save_trial(record)
     for run in runs:
         store.save_run(run)
-    loaded = store.load_trial()
-    summary = summarise(loaded, store.runs(loaded.plan))
+    summary = summarise_store(store)
     assert summary == summarise(record, runs)
     assert (summary.finished, summary.planned) == (5, 9)
     outcomes = {run.run_id: run.outcome for model in summary.models for run in model.runs}

@@ -9,10 +9,10 @@ import pytest
 from report_samples import agent_stage, failure, finished, mixed_trial, score, trial
 from rich.console import Console
 
-from orchestrator.records.schema import RunRecord, RunSpec, TrialRecord
+from orchestrator.records.schema import Evidence, RunRecord, RunSpec, TrialRecord
 from orchestrator.report.inert import inert
 from orchestrator.report.summary import summarise
-from orchestrator.report.text import count, duration, render
+from orchestrator.report.text import count, duration, print_score, render
 
 HOSTILE = {
     "colour": ("a\x1b[31mred\x1b[0m b", "ared b"),
@@ -145,6 +145,31 @@ def test_no_color_is_honoured(monkeypatch: pytest.MonkeyPatch) -> None:
     assert colour.search(shown(*mixed_trial(), force_terminal=True))
     monkeypatch.setenv("NO_COLOR", "1")
     assert not colour.search(shown(*mixed_trial(), force_terminal=True))
+
+
+def test_a_score_alone_says_what_was_measured(capsys: pytest.CaptureFixture[str]) -> None:
+    print_score(score(0.801, expected=0.95, leak="used"))
+    text = " ".join(capsys.readouterr().out.split())
+    for wanted in (
+        "score 0.801",
+        "precision 0.800",
+        "flagged 20.0% of 50 rows",
+        "own estimate 0.950: +0.149 off",
+        "leaked column moderator_flagged: used",
+    ):
+        assert wanted in text
+
+
+def test_a_failed_score_shows_its_evidence_inert() -> None:
+    record = score(0.0, failed="syntax-error")
+    assert record.failure
+    record.failure.evidence.append(
+        Evidence(source="train.py", line=3, excerpt="\x1b]0;owned\x07x = [red](")
+    )
+    stream = io.StringIO()
+    print_score(record, Console(file=stream, width=80))
+    assert "syntax-error (model)" in stream.getvalue()
+    assert "train.py, line 3: x = [red](" in stream.getvalue()
 
 
 @pytest.mark.parametrize(
