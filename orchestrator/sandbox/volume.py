@@ -1,0 +1,210 @@
+"""Volumes: always made explicitly and labelled, filled by archive, shared by content."""
+
+from __future__ import annotations
+
+import hashlib
+import threading
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+from pathlib import Path
+from types import TracebackType
+from typing import Any
+
+from orchestrator.errors import EngineRefused, UnsafeOutput
+from orchestrator.records.schema import Ending
+from orchestrator.sandbox import archive
+from orchestrator.sandbox.archive import Entry
+from orchestrator.sandbox.container import (
+    Container,
+    ContainerSpec,
+    Mount,
+    run_step,
+    still,
+)
+from orchestrator.sandbox.engine import Engine, translated
+from orchestrator.sandbox.labels import COMPLETES, CONTENT, Owner, mark_of, new_name
+from orchestrator.sandbox.limits import SANDBOX_UID, Limits
+
+PLACE = "/volume"
+HELPER_LIMITS = Limits(memory_mb=512, cpus=1, pids=32, wall_s=600, tmp_mb=16)
+
+
+@dataclass(frozen=True)
+class Volume:
+    """A named volume of the engine."""
+
+    name: str
+
+    def at(self, target: str, *, read_only: bool = True) -> Mount:
+        """Mounted at `target`."""
+        return Mount(self.name, target, read_only)
+
+
+def create(engine: Engine, owner: Owner, *, size_mb: int | None = None) -> Volume:
+    """A new volume. With `size_mb` it can't grow beyond that: a tmpfs of the sandbox's user,
+    which keeps its content only while some running container mounts it (see `Scratch`)."""
+    options: dict[str, str] = {}
+    if size_mb is not None:
+        place = f"size={size_mb}m,uid={SANDBOX_UID},gid={SANDBOX_UID},mode=0755"
+        options = {"type": "tmpfs", "device": "tmpfs", "o": f"{place},nosuid,nodev"}
+    return _create(engine, new_name(owner.role), owner.labels(), options)
+
+
+def _create(engine: Engine, name: str, labels: dict[str, str], options: dict[str, str]) -> Volume:
+    api: Any = engine.api
+    with translated("create a volume"):
+        api.create_volume(name, driver="local", driver_opts=options, labels=labels)
+    return Volume(name)
+
+
+def remove(engine: Engine, volume: Volume) -> None:
+    """Fine if it is gone already; raises EngineRefused while a container mounts it."""
+    engine.remove_volume(volume.name)
+
+
+def fill(
+    engine: Engine,
+    tools_image: str,
+    volume: Volume,
+    files: Mapping[str, bytes | Path],
+    owner: Owner,
+) -> None:
+    """Lay `files` (relative path → content, or a file of the host) into `volume`.
+
+    No code runs. All of it, the volume's root too, belongs to the sandbox's user.
+    """
+    with (
+        archive.packed(files, uid=SANDBOX_UID, below=PLACE.strip("/")) as tar,
+        still(
+            engine, tools_image, owner.as_role("fill"), (volume.at(PLACE, read_only=False),)
+        ) as c,
+    ):
+        archive.send(engine, c, "/", tar)
+    engine.root_owner[volume.name] = str(SANDBOX_UID)
+
+
+def copy(engine: Engine, tools_image: str, source: Volume, target: Volume, owner: Owner) -> None:
+    """Copy all of `source` into `target`, links as links, as the sandbox's user.
+
+    Raises UnsafeOutput when the content can't be copied whole: unreadable, or larger than
+    `target` may grow.
+    """
+    spec = ContainerSpec(
+        tools_image,
+        owner.as_role("copy"),
+        HELPER_LIMITS,
+        mounts=(source.at("/from"), target.at("/to", read_only=False)),
+    )
+    ended = run_step(engine, spec, ("cp", "-a", "--sparse=auto", "/from/.", "/to/"))
+    if ended.ending is not Ending.EXITED or ended.exit_code != 0:
+        reason = ended.stderr.text.strip().splitlines() or [str(ended.ending)]
+        raise UnsafeOutput(source.name, f"could not be copied: {reason[0]}")
+
+
+class Scratch:
+    """A capped volume and the idle container that keeps it alive; a context manager.
+
+    Files go in and out through the holder, also while other containers mount the volume.
+    """
+
+    def __init__(self, engine: Engine, owner: Owner, tools_image: str, size_mb: int) -> None:
+        self._engine = engine
+        self._owner = owner
+        self._image = tools_image
+        self._size_mb = size_mb
+        self.volume = Volume("")
+        self._holder: Container | None = None
+
+    def __enter__(self) -> Scratch:
+        self.volume = create(self._engine, self._owner, size_mb=self._size_mb)
+        try:
+            spec = ContainerSpec(
+                self._image,
+                self._owner.as_role(f"hold-{self._owner.role}"),
+                HELPER_LIMITS,
+                mounts=(self.volume.at(PLACE, read_only=False),),
+            )
+            self._holder = Container(self._engine, spec).__enter__()
+        except BaseException:
+            remove(self._engine, self.volume)
+            raise
+        return self
+
+    def __exit__(
+        self,
+        kind: type[BaseException] | None,
+        error: BaseException | None,
+        trace: TracebackType | None,
+    ) -> None:
+        try:
+            self._held().__exit__(kind, error, trace)
+        finally:
+            remove(self._engine, self.volume)
+
+    def _held(self) -> Container:
+        if self._holder is None:
+            raise EngineRefused("A scratch volume was used outside its `with` block.")
+        return self._holder
+
+    def put(self, files: Mapping[str, bytes | Path], *, mode: int = 0o644) -> None:
+        """Raises UnsafeOutput when they don't fit."""
+        self._held().put(PLACE, files, mode=mode)
+
+    def get(self, path: str, max_bytes: int) -> bytes:
+        """The bytes of the regular file at relative `path`. Raises UnsafeOutput."""
+        return self._held().get(f"{PLACE}/{archive.relative(path)}", max_bytes)
+
+    def stat(self, path: str) -> Entry | None:
+        """What lies at relative `path`, unread. Raises UnsafeOutput below a link."""
+        return self._held().stat(f"{PLACE}/{archive.relative(path)}")
+
+
+_building: dict[str, threading.Lock] = {}
+
+
+def cached(
+    engine: Engine,
+    tools_image: str,
+    key: str,
+    role: str,
+    build: Callable[[Volume], None],
+) -> Volume:
+    """The volume of `role` with the content that `key` stands for, built when there is none.
+
+    `build` gets an empty volume that belongs to the sandbox's user, and fills it.
+    A volume counts only once its mark, a second and empty volume, is there; so what a killed
+    process left half done is never used. Two processes that build at once each build their own,
+    and the one whose mark comes later removes its own. To be mounted read-only.
+    """
+    content = hashlib.sha256(f"{role}\0{key}".encode()).hexdigest()
+    owner = Owner(trial="", role=role)
+    labels = owner.labels() | {CONTENT: content}
+    with _building.setdefault(content, threading.Lock()):
+        found = _complete(engine, content)
+        if found is not None:
+            return found
+        volume = _create(engine, new_name(role), labels, {})
+        try:
+            fill(engine, tools_image, volume, {}, owner)
+            build(volume)
+        except BaseException:
+            remove(engine, volume)
+            raise
+        _create(engine, mark_of(volume.name), labels | {COMPLETES: volume.name}, {})
+        first = _complete(engine, content) or volume
+        if first != volume:
+            remove(engine, volume)
+        return first
+
+
+def _complete(engine: Engine, content: str) -> Volume | None:
+    """The complete volume whose mark is oldest."""
+    with translated("list volumes"):
+        listed = engine.api.volumes(filters={"label": f"{CONTENT}={content}"})["Volumes"] or []
+    names = {item["Name"] for item in listed}
+    marks = sorted(
+        (item["CreatedAt"], item["Labels"][COMPLETES])
+        for item in listed
+        if item["Labels"].get(COMPLETES) in names
+    )
+    return Volume(marks[0][1]) if marks else None
