@@ -7,6 +7,7 @@ import shutil
 from collections.abc import Iterable, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
+from datetime import datetime
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Literal
 
@@ -46,6 +47,8 @@ class EngineInfo:
     operating_system: str
     root_dir: str
     free_bytes: int | None
+    system_time: datetime | None = None
+    """Its clock when asked; None where it does not tell."""
 
 
 @dataclass(frozen=True)
@@ -121,6 +124,7 @@ class Engine:
             operating_system=str(info.get("OperatingSystem", "")),
             root_dir=root,
             free_bytes=self._free_bytes(root),
+            system_time=_moment(str(info.get("SystemTime", ""))),
         )
 
     def _free_bytes(self, root: str) -> int | None:
@@ -234,6 +238,14 @@ def _endpoint() -> tuple[str, Any]:
     if context is None or not context.Host:
         return default, False
     return str(context.Host).replace("http+unix://", "unix://"), context.TLSConfig or False
+
+
+def _moment(text: str) -> datetime | None:
+    try:
+        moment = datetime.fromisoformat(text)
+    except ValueError:
+        return None
+    return moment if moment.tzinfo else None
 
 
 def why_unreachable(host: str, text: str) -> str:
