@@ -1,0 +1,227 @@
+"""A model's plain-text reply → the whole files it holds, and what in it can't be honoured."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Sequence
+from dataclasses import dataclass, field
+
+from . import bodies, names
+from .fences import (
+    End,
+    Fence,
+    body,
+    find_end,
+    first_end,
+    is_document,
+    read_fence,
+)
+from .names import Name, Strength
+
+_THINK_OPEN = re.compile(r"^\s*<(think|thinking)>", re.IGNORECASE)
+_THINK_CLOSE = re.compile(r"</(?:think|thinking)>", re.IGNORECASE)
+_THINK_ENDS = re.compile(r"^\s*</(?:think|thinking)>|</(?:think|thinking)>\s*$", re.IGNORECASE)
+
+
+@dataclass(frozen=True)
+class Refusal:
+    """A block that is not written. `reason` is a code, `detail` says it to people."""
+
+    path: str
+    reason: str
+    detail: str
+
+
+@dataclass
+class Reply:
+    files: dict[str, str] = field(default_factory=dict)
+    """Path as the reply spells it → text, in order of appearance. Lines end with LF."""
+    refused: list[Refusal] = field(default_factory=list)
+    notes: list[str] = field(default_factory=list)
+    nothing: str = ""
+    """Why there is no file block at all: `empty`, `only-thinking`, `tool-call`, `diff`,
+    `no-file-name` or `prose-only`."""
+
+
+def parse_reply(text: str) -> Reply:
+    """Never raises: whatever a model may write has an answer."""
+    reader = _Reader(text.replace("\r\n", "\n").split("\n"))
+    reader.read()
+    reply = reader.reply
+    if not reply.files and not reply.refused:
+        reply.nothing = _why_nothing(text, reader)
+    return reply
+
+
+def _why_nothing(text: str, reader: _Reader) -> str:
+    if not text.strip():
+        return "empty"
+    if not reader.said.strip() and not reader.nameless:
+        return "only-thinking"
+    if bodies.is_tool_call(text):
+        return "tool-call"
+    if reader.diffs:
+        return "diff"
+    return "no-file-name" if reader.nameless else "prose-only"
+
+
+class _Reader:
+    """One pass over the lines; a block's end is decided when its start is met."""
+
+    def __init__(self, lines: list[str]) -> None:
+        self.lines = lines
+        self.reply = Reply()
+        self.strengths: dict[str, Strength] = {}
+        self.said = ""
+        """Text outside blocks and thinking."""
+        self.nameless = 0
+        self.diffs = 0
+        self.only_strict = False
+        """A document was cut off: what follows is its inside, until a `FILE:` line."""
+
+    def read(self) -> None:
+        at = 0
+        previous: list[int] = []  # lines since the last block, where a name may stand
+        while at < len(self.lines):
+            line = self.lines[at]
+            if _THINK_OPEN.match(line):
+                at, previous = self._skip_thinking(at), []
+                continue
+            if _THINK_ENDS.search(line):
+                self._forget()
+                self.lines[at] = line = _THINK_CLOSE.split(line)[-1]
+                previous = []
+            fence = read_fence(self.lines, at)
+            if fence is None or not self._may_open(previous):
+                self.said += line + "\n"
+                self._note_fenceless(at)
+                previous.append(at)
+                at += 1
+                continue
+            at, previous = self._block(fence, previous), []
+
+    def _may_open(self, previous: Sequence[int]) -> bool:
+        if not self.only_strict:
+            return True
+        above = self._above(previous)
+        return above is not None and names.strict(above) is not None
+
+    def _skip_thinking(self, at: int) -> int:
+        for index in range(at, len(self.lines)):
+            match = _THINK_CLOSE.search(self.lines[index])
+            if match:
+                self.lines[index] = self.lines[index][match.end() :]
+                return index
+        self.reply.notes.append("the thinking block was never closed; all after it was ignored")
+        return len(self.lines)
+
+    def _forget(self) -> None:
+        """A closing tag without an opening one: all before it was thinking."""
+        self.reply = Reply()
+        self.strengths.clear()
+        self.said = ""
+        self.nameless = self.diffs = 0
+        self.only_strict = False
+
+    def _note_fenceless(self, at: int) -> None:
+        """A `FILE:` line that no fence follows: the file is named but not there."""
+        path = names.strict(self.lines[at])
+        if path is None:
+            return
+        following = next((i for i in range(at + 1, len(self.lines)) if self.lines[i].strip()), None)
+        if following is None or read_fence(self.lines, following) is None:
+            self._refuse(path, "no-fence", "no fenced block follows its name")
+
+    def _block(self, fence: Fence, previous: Sequence[int]) -> int:
+        """Take one block; returns the line after it."""
+        language, name = names.from_info(fence.info)
+        above = self._above(previous)
+        name = name or self._named_above(above, language) or self._named_inside(fence, language)
+        if name is None:
+            return self._nameless_block(fence, language)
+        if not names.fits(name.path, language):
+            if name.strength > Strength.SENTENCE:
+                detail = f"the block under its name is {language}"
+                self._refuse(name.path, "language-mismatch", detail)
+            closing = first_end(self.lines, fence)
+            return fence.line + 1 if closing is None else closing + 1
+        stop = self._stop(fence)
+        end = find_end(self.lines, fence, name.path, stop)
+        if isinstance(end, End):
+            return self._without_end(fence, name.path, end, stop)
+        self.only_strict = False
+        self._keep(name, body(self.lines, fence, end), language)
+        return end + 1
+
+    def _above(self, previous: Sequence[int]) -> str | None:
+        """The last line with text, at most one blank line above the fence."""
+        for index in list(previous)[-2:][::-1]:
+            if self.lines[index].strip():
+                return self.lines[index]
+        return None
+
+    def _named_above(self, above: str | None, language: str) -> Name | None:
+        if above is None:
+            return None
+        return names.from_header(above) or names.from_sentence(above, language)
+
+    def _named_inside(self, fence: Fence, language: str) -> Name | None:
+        if fence.line + 1 >= len(self.lines):
+            return None
+        return names.from_comment(self.lines[fence.line + 1], language)
+
+    def _stop(self, fence: Fence) -> int:
+        """The next `FILE:` line whose fence could not lie inside this block."""
+        for index in range(fence.line + 1, len(self.lines)):
+            if names.strict(self.lines[index]) is None:
+                continue
+            for below in (index + 1, index + 2):
+                inner = read_fence(self.lines, below) if below < len(self.lines) else None
+                if inner and inner.char == fence.char and inner.length >= fence.length:
+                    return index
+        return len(self.lines)
+
+    def _without_end(self, fence: Fence, path: str, end: End, stop: int) -> int:
+        if end is End.AMBIGUOUS:
+            detail = "a fence in it could be its end or part of it; use a longer outer fence"
+            self._refuse(path, "ambiguous-fences", detail)
+        else:
+            self._refuse(path, "truncated", "its block has no closing fence")
+        if end is End.AMBIGUOUS or is_document(path):
+            self.only_strict = True
+            return stop
+        return fence.line + 1
+
+    def _nameless_block(self, fence: Fence, language: str) -> int:
+        below = next(
+            (i for i in range(fence.line + 1, len(self.lines)) if self.lines[i].strip()), None
+        )
+        if below is not None and names.strict(self.lines[below]) is not None:
+            return fence.line + 1  # a fence around the whole reply
+        end = first_end(self.lines, fence)
+        text = body(self.lines, fence, len(self.lines) if end is None else end)
+        self.nameless += 1
+        self.diffs += bodies.is_diff(text, language)
+        return fence.line + 1 if end is None else end + 1
+
+    def _keep(self, name: Name, text: str, language: str) -> None:
+        path = name.path
+        left_out = bodies.elision(text, document=is_document(path))
+        earlier = self.strengths.get(path)
+        if bodies.is_search_replace(text):
+            self._refuse(path, "search-replace", "search/replace edits are not supported")
+        elif bodies.is_diff(text, language):
+            self._refuse(path, "diff", "patches are not supported")
+        elif left_out is not None:
+            self._refuse(path, "elided", f"part of the file is left out: {left_out}")
+        elif earlier is not None and name.strength is Strength.SENTENCE < earlier:
+            self._refuse(path, "mentioned-only", "a whole version stands earlier in the reply")
+        else:
+            if earlier is not None:
+                self.reply.notes.append(f"{path} came more than once; the last was kept")
+                del self.reply.files[path]
+            self.reply.files[path] = text
+            self.strengths[path] = name.strength
+
+    def _refuse(self, path: str, reason: str, detail: str) -> None:
+        self.reply.refused.append(Refusal(path, reason, detail))
