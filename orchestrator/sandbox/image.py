@@ -135,7 +135,7 @@ def _ensure_on_root(engine: Engine, wanted: Definition, build: bool, say: Say) -
             return found
     if build and _pull(engine, upstream.name, say):
         return _build(engine, wanted, upstream, build, say)
-    if build and not _is_here(engine, made.name):
+    if build and not is_here(engine, made.name):
         say("no image registry answers; making a root from Debian packages")
         _check_space(engine, wanted)
         _import_root(engine, pin, made.name, say)
@@ -201,7 +201,7 @@ def _check_space(engine: Engine, wanted: Definition) -> None:
 def _pull(engine: Engine, reference: str, say: Say) -> bool:
     """Whether the pinned image is on the engine now. Asks first, briefly: most that can't, hang."""
     api = engine.api
-    if _is_here(engine, reference):
+    if is_here(engine, reference):
         return True
     asked = f"{api.base_url}/v{api.api_version}/distribution/{reference}/json"
     try:
@@ -214,10 +214,11 @@ def _pull(engine: Engine, reference: str, say: Say) -> bool:
                 return False
     except (APIError, requests.RequestException):
         return False
-    return _is_here(engine, reference)
+    return is_here(engine, reference)
 
 
-def _is_here(engine: Engine, reference: str) -> bool:
+def is_here(engine: Engine, reference: str) -> bool:
+    """Whether the engine holds the image of this name, id or digest."""
     with translated("describe an image"):
         try:
             engine.api.inspect_image(reference)  # type: ignore[no-untyped-call]
