@@ -105,6 +105,9 @@ class PredictionsScorer(_Table):
     label_column: str
     positive: str = "1"
     negative: str = "0"
+    positive_words: tuple[str, ...] = ()
+    """Further spellings of the positive label that are accepted, without regard to case."""
+    negative_words: tuple[str, ...] = ()
     leaked_column: str | None = None
     """Column that must not be used; probed by predicting with it altered."""
     estimate_file: str | None = None

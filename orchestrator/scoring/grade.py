@@ -1,0 +1,168 @@
+"""Grading against the key, in a child process with a time and a memory limit of its own.
+
+Run as `python -m orchestrator.scoring.grade`: a job as JSON on stdin, a verdict as JSON on stdout.
+Whatever a predictions file does to its reader stays in that process; the key is read there, from
+the host, and never enters a container.
+"""
+
+from __future__ import annotations
+
+import csv
+import os
+import resource
+import subprocess
+import sys
+import tempfile
+from collections.abc import Sequence
+from dataclasses import asdict
+from pathlib import Path
+from typing import Any
+
+from pydantic import BaseModel, ConfigDict
+
+from orchestrator.errors import DataInvalid
+from orchestrator.records.failures import FailureClass
+from orchestrator.records.schema import Evidence, Failure, Metrics
+from orchestrator.scoring import predictions
+from orchestrator.scoring.predictions import Columns, Refused
+
+SECONDS = 120.0
+MEMORY_BYTES = 2 << 30
+SOURCE = "predictions.csv"
+
+
+class _Wire(BaseModel):
+    model_config = ConfigDict(extra="forbid")
+
+
+class Job(_Wire):
+    """Paths of the host. `altered` holds predictions on the altered holdout, where probed."""
+
+    predictions: str
+    altered: str | None
+    key: str
+    columns: dict[str, Any]
+
+
+class Verdict(_Wire):
+    problems: list[str] = []
+    normalisations: list[str] = []
+    metrics: Metrics | None = None
+    changed: float | None = None
+    """Share of rows whose prediction on the altered holdout differs."""
+    altered_problems: list[str] = []
+
+
+def grade(
+    content: bytes, key: Path, columns: Columns, altered: bytes | None = None
+) -> Verdict | Failure:
+    """Grade a predictions file's bytes against the key file of this host.
+
+    A file that can't be graded gives an `output-schema` failure with all its problems; a child
+    that does not come back with a verdict is our failure, `scorer-error`.
+    """
+    with tempfile.TemporaryDirectory(prefix="orch-grade-") as folder:
+        paths: list[str | None] = []
+        for name, data in ((SOURCE, content), (f"altered-{SOURCE}", altered)):
+            path = Path(folder) / name
+            paths.append(None if data is None else str(path))
+            if data is not None:
+                path.write_bytes(data)
+        job = Job(
+            predictions=str(paths[0]), altered=paths[1], key=str(key), columns=asdict(columns)
+        )
+        answer = _in_child(job)
+    if isinstance(answer, Failure):
+        return answer
+    if answer.problems:
+        return Failure(
+            failure_class=FailureClass.OUTPUT_SCHEMA,
+            sentence=f"{SOURCE}: {'; '.join(answer.problems)}",
+            evidence=[Evidence(source=SOURCE, excerpt=problem) for problem in answer.problems],
+        )
+    return answer
+
+
+def _in_child(job: Job) -> Verdict | Failure:
+    package_root = Path(__file__).resolve().parents[2]
+    # Of each thread that OpenBLAS starts the address space counts; metrics need one.
+    environment = {**os.environ, "OPENBLAS_NUM_THREADS": "1"}
+    try:
+        done = subprocess.run(
+            [sys.executable, "-m", "orchestrator.scoring.grade"],
+            input=job.model_dump_json().encode(),
+            capture_output=True,
+            timeout=SECONDS,
+            cwd=package_root,
+            env=environment,
+            check=False,
+        )
+    except subprocess.TimeoutExpired:
+        return _scorer_error(f"grading was stopped after {SECONDS:.0f} s", "")
+    if done.returncode != 0:
+        said = done.stderr.decode("utf-8", "replace").strip()
+        last = said.splitlines()[-1] if said else "no output"
+        return _scorer_error(f"grading ended with status {done.returncode}: {last}", said)
+    return Verdict.model_validate_json(done.stdout)
+
+
+def _scorer_error(sentence: str, said: str) -> Failure:
+    evidence = [Evidence(source="grading", excerpt=said[-800:])] if said else []
+    return Failure(failure_class=FailureClass.SCORER_ERROR, sentence=sentence, evidence=evidence)
+
+
+def verdict(
+    content: bytes,
+    key: Sequence[tuple[str, int]],
+    columns: Columns,
+    altered: bytes | None = None,
+) -> Verdict:
+    """The verdict on a file's bytes; `key` holds (id, true label)."""
+    ids = [one for one, _ in key]
+    found = predictions.read(content, ids, columns)
+    if isinstance(found, Refused):
+        return Verdict(problems=found.problems)
+    # Imported here: it takes a second, and a file that is refused has no use for it.
+    from orchestrator.scoring.metrics import metrics
+
+    answer = Verdict(
+        normalisations=found.normalisations,
+        metrics=metrics([label for _, label in key], found.labels),
+    )
+    if altered is not None:
+        other = predictions.read(altered, ids, columns)
+        if isinstance(other, Refused):
+            answer.altered_problems = other.problems
+        else:
+            differing = sum(a != b for a, b in zip(found.labels, other.labels, strict=True))
+            answer.changed = differing / len(ids)
+    return answer
+
+
+def read_key(file: Path, columns: Columns) -> list[tuple[str, int]]:
+    """(id, true label) of each row. Raises DataInvalid naming the file and what is wrong."""
+    known = {columns.positive: 1, columns.negative: 0}
+    try:
+        with file.open(newline="", encoding="utf-8") as lines:
+            key = [(row[columns.id], known[row[columns.label]]) for row in csv.DictReader(lines)]
+    except (OSError, KeyError, UnicodeDecodeError, csv.Error) as error:
+        raise DataInvalid(
+            f"{file}: not a key with {columns.id}, {columns.label}: {error}"
+        ) from None
+    if not key or len({one for one, _ in key}) != len(key):
+        raise DataInvalid(f"{file}: a key needs rows, each with an id of its own")
+    return key
+
+
+def _main() -> None:
+    resource.setrlimit(resource.RLIMIT_AS, (MEMORY_BYTES, MEMORY_BYTES))
+    job = Job.model_validate_json(sys.stdin.buffer.read())
+    columns = Columns(**job.columns)
+    altered = Path(job.altered).read_bytes() if job.altered else None
+    content = Path(job.predictions).read_bytes()
+    answer = verdict(content, read_key(Path(job.key), columns), columns, altered)
+    sys.stdout.write(answer.model_dump_json())
+
+
+if __name__ == "__main__":
+    _main()
