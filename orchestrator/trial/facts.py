@@ -1,0 +1,126 @@
+"""What is known of a machine before a trial: plain data, gathered in gather.py."""
+
+from __future__ import annotations
+
+import ipaddress
+from dataclasses import dataclass
+from datetime import datetime
+from pathlib import Path
+
+from orchestrator.sandbox.engine import EngineInfo, Owned
+
+GIB = 1 << 30
+
+
+@dataclass(frozen=True)
+class HostFacts:
+    """The machine that orch runs on."""
+
+    python: tuple[int, int, int]
+    now: datetime
+    own_files: datetime
+    """Newest change of orch's own files: no sane clock is before it."""
+    ca_bundle: Path
+    ca_missing: dict[str, str]
+    """Variable → the file it names, where there is none."""
+    proxies: dict[str, str]
+    commands: frozenset[str]
+    """Of `docker`, `docker buildx`, `nvidia-smi`, `nvidia-ctk`: those found."""
+    runs_dir: Path
+    runs_problem: str
+    """Why records can't be written there; empty when they can."""
+    runs_free_bytes: int
+
+
+@dataclass(frozen=True)
+class ImageFact:
+    name: str
+    built: bool
+    needs_mb: int
+    problem: str = ""
+    """Why it can't be built whatever is installed; empty when it can."""
+
+
+@dataclass(frozen=True)
+class EngineFacts:
+    info: EngineInfo
+    images: tuple[ImageFact, ...]
+    left_overs: tuple[Owned, ...]
+    asked_at: datetime
+    """Our clock when `info` was asked for."""
+
+
+@dataclass(frozen=True)
+class LoadedModel:
+    name: str
+    context: int
+    gpu_share: float
+    """Of its memory, in [0, 1]."""
+
+
+@dataclass(frozen=True)
+class OllamaFacts:
+    """An Ollama that was asked. `problem` says why it did not answer; empty when it did."""
+
+    url: str
+    version: str = ""
+    problem: str = ""
+    models: tuple[tuple[str, int], ...] = ()
+    """Name and bytes of each model it holds."""
+    loaded: tuple[LoadedModel, ...] = ()
+
+
+@dataclass(frozen=True)
+class Needs:
+    """The most that a task's containers ask for, and the models wanted (name → bytes)."""
+
+    memory_mb: int
+    cpus: float
+    models: dict[str, int]
+
+    def model_bytes(self, name: str) -> int | None:
+        """Size of the model of that name, where the server holds it."""
+        return self.models.get(name, self.models.get(f"{name}:latest"))
+
+
+@dataclass(frozen=True)
+class Facts:
+    host: HostFacts
+    engine: EngineFacts | None
+    engine_problem: str
+    ollama: OllamaFacts
+    ollama_given: bool
+    """The user named it; else it is whatever answers at the usual address."""
+    ollama_image_here: bool
+    gpu: str
+    """The setting: auto, legacy, cdi or off."""
+    needs: Needs
+    tasks: tuple[str, ...]
+    tasks_problem: str
+    """What is wrong with a task folder; empty when all can be read."""
+
+    @property
+    def engine_gpu(self) -> bool:
+        return self.engine is not None and bool(gpu_ways(self.engine.info))
+
+
+def gpu_ways(info: EngineInfo) -> list[str]:
+    """How a container can get an NVIDIA GPU here: `legacy` (runtime) and `cdi`."""
+    ways = ["legacy"] if "nvidia" in info.runtimes else []
+    if any(device.startswith("nvidia.com/gpu") for device in info.cdi_devices):
+        ways.append("cdi")
+    return ways
+
+
+def is_loopback(host: str) -> bool:
+    if host == "localhost" or host.endswith(".localhost"):
+        return True
+    try:
+        return ipaddress.ip_address(host).is_loopback
+    except ValueError:
+        return False
+
+
+def size(number: int) -> str:
+    """`640 MiB`, `23.5 GiB`."""
+    return f"{number / GIB:.1f} GiB" if number >= GIB else f"{number >> 20} MiB"
