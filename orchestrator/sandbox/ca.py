@@ -9,7 +9,7 @@ from pathlib import Path
 
 import certifi
 
-FROM_ENVIRONMENT = ("SSL_CERT_FILE", "REQUESTS_CA_BUNDLE", "PIP_CERT")
+FROM_ENVIRONMENT = ("ORCH_CA_BUNDLE", "SSL_CERT_FILE", "REQUESTS_CA_BUNDLE", "PIP_CERT")
 SYSTEM_BUNDLES = (
     "/etc/ssl/certs/ca-certificates.crt",
     "/etc/pki/tls/certs/ca-bundle.crt",
@@ -29,9 +29,10 @@ PROXIES = ("http_proxy", "https_proxy", "no_proxy")
 def bundle(environ: Mapping[str, str] = os.environ) -> Path:
     """The bundle the host's own clients use: a variable's, else the system's, else certifi's."""
     named = [environ[name] for name in FROM_ENVIRONMENT if environ.get(name)]
-    for candidate in (*named, *SYSTEM_BUNDLES):
-        if Path(candidate).is_file():
-            return Path(candidate)
+    for candidate in map(Path, (*named, *SYSTEM_BUNDLES)):
+        # Empty is what Compose mounts where no bundle was given.
+        if candidate.is_file() and candidate.stat().st_size:
+            return candidate
     return Path(certifi.where())
 
 

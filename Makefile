@@ -1,0 +1,46 @@
+# Everything from a fresh clone: `make demo`, `make test`. Each target makes ready what it needs and
+# leaves alone what is ready.
+SHELL := /bin/bash
+.DEFAULT_GOAL := help
+BIN := .venv/bin
+DEMO_MODELS := scripted/careful,scripted/text-only,scripted/careless,scripted/pickle-crash,scripted/undeclared-import
+DEMO_RUNS := 1
+
+.PHONY: help
+help: ## what there is to make
+	@sed -n 's/^\([a-z]*\):.*## \(.*\)/make \1	\2/p' $(MAKEFILE_LIST)
+
+.PHONY: setup
+setup: ## .venv from requirements.lock
+	@scripts/setup
+
+.PHONY: engine
+engine: ## a container engine that answers
+	@scripts/engine
+
+.PHONY: images
+images: setup engine ## the images that runs need
+	@$(BIN)/orch images build
+
+.PHONY: demo
+demo: images ## a trial of scripted models, and its report
+	@DEMO_MODELS=$(DEMO_MODELS) DEMO_RUNS=$(DEMO_RUNS) scripts/demo
+
+.PHONY: test
+test: images ## unit and engine tests
+	@ORCH_REQUIRE_ENGINE=1 $(BIN)/pytest -m "not soak"
+
+.PHONY: soak
+soak: images ## the long tests
+	@ORCH_REQUIRE_ENGINE=1 $(BIN)/pytest -m soak
+
+.PHONY: check
+check: setup ## formatting, lint, types, layers
+	$(BIN)/ruff format --check .
+	$(BIN)/ruff check .
+	$(BIN)/mypy
+	$(BIN)/lint-imports
+
+.PHONY: lock
+lock: setup ## renew the locks (scripts/lock --upgrade: newer versions)
+	@scripts/lock
