@@ -1,0 +1,276 @@
+"""Running a submission's steps: a fresh capped workspace, each command in a fresh container."""
+
+from __future__ import annotations
+
+import csv
+import io
+import time
+from collections.abc import Mapping, Sequence
+from contextlib import ExitStack
+from dataclasses import dataclass, field
+from datetime import UTC, datetime
+from types import TracebackType
+
+from orchestrator.errors import UnsafeOutput
+from orchestrator.records.failures import FailureClass
+from orchestrator.records.schema import (
+    Ending,
+    EnvironmentRecord,
+    ExecuteStage,
+    Failure,
+    StepRecord,
+)
+from orchestrator.sandbox import environment as environments
+from orchestrator.sandbox.container import ContainerSpec, Mount, run_step
+from orchestrator.sandbox.environment import Environment
+from orchestrator.sandbox.limits import MIB
+from orchestrator.sandbox.volume import Scratch, Volume
+from orchestrator.scoring.failures import StepEvidence, classify
+from orchestrator.scoring.runtime import (
+    DATA,
+    INPUT,
+    OUTPUT,
+    OUTPUT_NAME,
+    PLACEHOLDERS,
+    WORKSPACE,
+    ScoringBench,
+    input_volume,
+    submission_env,
+)
+from orchestrator.task import ExecuteStageSpec, Step
+
+_IN_HOME = 'mkdir -p "$XDG_CACHE_HOME" "$MPLCONFIGDIR" "$XDG_DATA_HOME"; exec "$@"'
+"""HOME lies in /tmp, which is empty in each fresh container."""
+
+
+@dataclass(frozen=True)
+class StepResult:
+    """One step as it went. `output` is what it left where {output} points, if it names that."""
+
+    record: StepRecord
+    failure: Failure | None = None
+    output: bytes | None = None
+
+
+@dataclass(frozen=True)
+class StepsResult:
+    """Steps up to the first that failed; `output` is of the last that names {output}."""
+
+    steps: list[StepRecord] = field(default_factory=list)
+    failure: Failure | None = None
+    output: bytes | None = None
+
+
+class Workplace:
+    """A submission laid out on a volume of its own; a context manager.
+
+    What the steps leave is seen by the steps after them and by nobody else.
+    """
+
+    def __init__(
+        self, bench: ScoringBench, files: Mapping[str, bytes], environment: Environment | None
+    ) -> None:
+        self._bench = bench
+        self._files = files
+        self._environment = environment
+        self._stack = ExitStack()
+        self._work = Volume("")
+        self._too_large: Failure | None = None
+
+    def __enter__(self) -> Workplace:
+        with ExitStack() as stack:
+            scratch = stack.enter_context(self._scratch("work", self._bench.limits.work_mb))
+            self._work = scratch.volume
+            try:
+                scratch.put(self._files)
+            except UnsafeOutput as error:
+                self._too_large = Failure(
+                    failure_class=FailureClass.DISK_FULL,
+                    sentence=f"the submission does not fit into its workspace: {error}",
+                )
+            self._stack = stack.pop_all()
+        return self
+
+    def __exit__(
+        self,
+        kind: type[BaseException] | None,
+        error: BaseException | None,
+        trace: TracebackType | None,
+    ) -> None:
+        self._stack.__exit__(kind, error, trace)
+
+    def _scratch(self, role: str, size_mb: int) -> Scratch:
+        owner = self._bench.owner.as_role(role)
+        return Scratch(self._bench.engine, owner, self._bench.tools.id, size_mb)
+
+    def run(self, step: Step, inputs: Volume | None, columns: frozenset[str] | None) -> StepResult:
+        """Run one step in a fresh container; `inputs` is mounted only where the step needs it.
+
+        `columns` are those of the file it reads. Raises the engine's errors.
+        """
+        limits = self._bench.limits
+        mounts = [
+            Mount(self._work.name, WORKSPACE, read_only=False),
+            self._bench.data.at(DATA),
+        ]
+        if self._environment is not None:
+            mounts.append(self._environment.mount)
+        if step.needs_input and inputs is not None:
+            mounts.append(inputs.at(INPUT))
+        if not any("{output}" in part for part in step.command):
+            return self._judged(self._execute(step, mounts), columns)
+        with self._scratch("output", limits.output_mb) as out:
+            mounts.append(Mount(out.volume.name, OUTPUT, read_only=False))
+            result = self._judged(self._execute(step, mounts), columns)
+            if result.failure is not None:
+                return result
+            # The step's container is gone by now: nothing can change what is looked at.
+            found = read_output(out, limits.output_mb * MIB)
+            if isinstance(found, Failure):
+                return StepResult(result.record, failure=found)
+            return StepResult(result.record, output=found)
+
+    def _execute(self, step: Step, mounts: Sequence[Mount]) -> StepRecord:
+        bench = self._bench
+        command = [_filled(part) for part in step.command]
+        spec = ContainerSpec(
+            bench.scorer.id,
+            bench.owner.as_role(step.name),
+            bench.limits,
+            mounts=tuple(mounts),
+            env=submission_env(bench.limits, bench.seed),
+            workdir=WORKSPACE,
+        )
+        ended = run_step(
+            bench.engine,
+            spec,
+            ("/bin/sh", "-c", _IN_HOME, "sh", *command),
+            timeout_s=step.wall_s or bench.limits.wall_s,
+        )
+        return StepRecord(
+            name=step.name,
+            command=command,
+            ending=ended.ending,
+            exit_code=ended.exit_code,
+            duration_s=ended.duration_s,
+            peak_memory_bytes=ended.peak_memory_bytes,
+            oom_kills=ended.oom_kills,
+            stdout=ended.stdout,
+            stderr=ended.stderr,
+        )
+
+    def _judged(self, record: StepRecord, columns: frozenset[str] | None) -> StepResult:
+        if record.ending is Ending.EXITED and record.exit_code == 0:
+            return StepResult(record)
+        evidence = StepEvidence(
+            step=record,
+            tree=self._files.keys(),
+            packages=self._environment.packages if self._environment else frozenset(),
+            columns=columns,
+            columns_elsewhere=self._bench.data_columns,
+        )
+        return StepResult(record, failure=self._too_large or classify(evidence))
+
+
+def read_output(out: Scratch, max_bytes: int) -> bytes | Failure:
+    """The predictions a step left, if they are one regular file within limits."""
+    try:
+        entry = out.stat(OUTPUT_NAME)
+        if entry is None:
+            return _output_failure(FailureClass.OUTPUT_SCHEMA, "was not written")
+        if entry.kind == "file" and entry.size > max_bytes:
+            text = f"has {entry.size} bytes; at most {max_bytes} are read"
+            return _output_failure(FailureClass.OUTPUT_TOO_LARGE, text)
+        return out.get(OUTPUT_NAME, max_bytes)
+    except UnsafeOutput as error:
+        return _output_failure(FailureClass.OUTPUT_SCHEMA, error.reason)
+
+
+def _output_failure(failure_class: FailureClass, what: str) -> Failure:
+    return Failure(failure_class=failure_class, sentence=f"{OUTPUT_NAME} {what}")
+
+
+def _filled(part: str) -> str:
+    for placeholder, value in PLACEHOLDERS.items():
+        part = part.replace(placeholder, value)
+    return part
+
+
+def run_steps(
+    bench: ScoringBench,
+    files: Mapping[str, bytes],
+    steps: Sequence[Step],
+    environment: Environment | None,
+    input_csv: bytes | None = None,
+) -> StepsResult:
+    """Run steps in order on a fresh copy of `files`, up to the first that fails."""
+    inputs = None if input_csv is None else input_volume(bench, input_csv)
+    columns = None if input_csv is None else header_of(input_csv)
+    records: list[StepRecord] = []
+    output: bytes | None = None
+    with Workplace(bench, files, environment) as place:
+        for step in steps:
+            result = place.run(step, inputs, _columns_read(bench, step, columns))
+            records.append(result.record)
+            if result.failure is not None:
+                return StepsResult(records, result.failure, output)
+            output = result.output if result.output is not None else output
+    return StepsResult(records, None, output)
+
+
+def _columns_read(
+    bench: ScoringBench, step: Step, input_columns: frozenset[str] | None
+) -> frozenset[str] | None:
+    if step.needs_input:
+        return input_columns
+    return bench.data_columns or None
+
+
+def header_of(content: bytes) -> frozenset[str]:
+    """Column names of a CSV file of ours."""
+    first = content.split(b"\n", 1)[0].decode("utf-8-sig", "replace")
+    return frozenset(next(csv.reader(io.StringIO(first)), []))
+
+
+def environment_of(bench: ScoringBench, files: Mapping[str, bytes]) -> Environment | Failure:
+    """The environment that a submission's files declare, found or made."""
+    declared = environments.declared(files)
+    if isinstance(declared, Failure):
+        return declared
+    return environments.build(bench.engine, bench, declared, bench.owner)
+
+
+def run_stage(
+    bench: ScoringBench,
+    stage: ExecuteStageSpec,
+    *,
+    turn: int,
+    files: Mapping[str, bytes],
+    input_csv: bytes,
+) -> ExecuteStage:
+    """An execute stage: the environment where it asks for one, then its steps on a copy."""
+    started, began = datetime.now(UTC), time.monotonic()
+    environment: Environment | None = None
+    failure: Failure | None = None
+    record: EnvironmentRecord | None = None
+    done = StepsResult()
+    if stage.environment:
+        built = environment_of(bench, files)
+        if isinstance(built, Failure):
+            failure = built
+        else:
+            environment, record = built, built.record
+    if failure is None:
+        done = run_steps(bench, files, stage.steps, environment, input_csv)
+        failure = done.failure
+    if failure is not None:
+        failure = failure.model_copy(update={"stage": stage.name})
+    return ExecuteStage(
+        name=stage.name,
+        turn=turn,
+        started_at=started,
+        duration_s=time.monotonic() - began,
+        environment=record,
+        steps=done.steps,
+        failure=failure,
+    )
