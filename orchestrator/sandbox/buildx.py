@@ -150,6 +150,11 @@ def _failure(name: str, code: int, lines: list[str]) -> ImageBuildFailed | NotEn
             f"no space for the image {name} on the engine's disk; free some, "
             "`orch clean` removes what trials left"
         )
+    if any("CERTIFICATE_VERIFY_FAILED" in line for line in lines):
+        return ImageBuildFailed(
+            f"building image {name} failed: the network re-signs TLS and {ca.bundle()} does not "
+            "know its certificate; name a bundle that does in ORCH_CA_BUNDLE"
+        )
     tail = "\n".join(line for line in lines if line.strip()).splitlines()[-SHOWN_OF_A_FAILURE:]
     return ImageBuildFailed(
         "\n".join([f"building image {name} failed (exit {code}); its last words:", *tail])

@@ -156,18 +156,24 @@ def _recipe(pin: dict[str, Any]) -> str:
 
 
 def _find(engine: Engine, wanted: Definition, inputs: str) -> Image | None:
-    labels = [f"orch.image={wanted.name}", f"orch.inputs={inputs}"]
-    with translated("list images"):
-        found = engine.api.images(filters={"label": labels})
-    if not found:
+    """By tag, then by label: whatever someone builds on our images inherits their labels."""
+    details = _inspect(engine, buildx.tag(wanted.name, inputs))
+    if details is None or (details["Config"].get("Labels") or {}).get("orch.inputs") != inputs:
         return None
-    newest = max(found, key=lambda image: image["Created"])
-    return _image(engine, wanted.name, newest["Id"], inputs)
+    return _image(wanted.name, details, inputs)
 
 
-def _image(engine: Engine, name: str, image_id: str, inputs: str) -> Image:
+def _inspect(engine: Engine, reference: str) -> dict[str, Any] | None:
+    details: dict[str, Any]
     with translated("describe an image"):
-        details = engine.api.inspect_image(image_id)  # type: ignore[no-untyped-call]
+        try:
+            details = engine.api.inspect_image(reference)  # type: ignore[no-untyped-call]
+        except ImageNotFound:
+            return None
+    return details
+
+
+def _image(name: str, details: dict[str, Any], inputs: str) -> Image:
     digests = details.get("RepoDigests") or []
     return Image(name, details["Id"], inputs, digests[0] if digests else None)
 
@@ -176,16 +182,15 @@ def _build(engine: Engine, wanted: Definition, start: Start, build: bool, say: S
     if not build:
         raise ImageMissing(f"image {wanted.name} is not built; `orch images build` builds it")
     _check_space(engine, wanted)
-    if start.identity.startswith("sha256:"):
-        repository, _, version = start.name.partition(":")
-        with translated("name an image"):
-            engine.api.tag(start.identity, repository, version)
     say(f"building image {wanted.name}")
     inputs = _inputs(wanted, start)
     arguments = {"BASE": start.name, "SOURCE_DATE_EPOCH": str(buildx.SOURCE_DATE_EPOCH)}
     labels = {"orch.role": "image", "orch.image": wanted.name, "orch.inputs": inputs}
     image_id = buildx.build(wanted.name, wanted.context, arguments, labels, say)
-    return _image(engine, wanted.name, image_id, inputs)
+    details = _inspect(engine, image_id)
+    if details is None:
+        raise ImageMissing(f"image {wanted.name} was removed as soon as it was built")
+    return _image(wanted.name, details, inputs)
 
 
 def _check_space(engine: Engine, wanted: Definition) -> None:
@@ -219,12 +224,7 @@ def _pull(engine: Engine, reference: str, say: Say) -> bool:
 
 def is_here(engine: Engine, reference: str) -> bool:
     """Whether the engine holds the image of this name, id or digest."""
-    with translated("describe an image"):
-        try:
-            engine.api.inspect_image(reference)  # type: ignore[no-untyped-call]
-        except ImageNotFound:
-            return False
-    return True
+    return _inspect(engine, reference) is not None
 
 
 def _import_root(engine: Engine, pin: dict[str, Any], root_tag: str, say: Say) -> None:
