@@ -13,6 +13,7 @@ from pathlib import Path
 from orchestrator.errors import DataInvalid
 from orchestrator.records.schema import DataRecord
 from orchestrator.records.store import write_atomic
+from orchestrator.scoring.score import Holdout
 from orchestrator.task import Task
 
 MANIFEST = "data.json"
@@ -35,25 +36,19 @@ class DataSet:
         return self.folder / "agent"
 
     @property
-    def features(self) -> Path:
-        return self.folder / "holdout" / "features.csv"
-
-    @property
-    def key(self) -> Path:
-        return self.folder / "key" / "labels.csv"
+    def holdout(self) -> Holdout:
+        return Holdout(
+            features=self.folder / "holdout" / "features.csv",
+            key=self.folder / "key" / "labels.csv",
+        )
 
     @property
     def excerpt(self) -> Path:
         return self.folder / "agent" / "excerpt.csv"
 
-    @property
-    def agent_key(self) -> str:
-        """Content key of what the agent's code may read: sha256 over paths and hashes."""
-        digest = hashlib.sha256()
-        for path, sha in sorted(self.record.files.items()):
-            if path.startswith("agent/"):
-                digest.update(f"{path}\0{sha}\n".encode())
-        return digest.hexdigest()
+    def agent_files(self) -> dict[str, bytes | Path]:
+        """What is mounted where a submission trains: name there → file here."""
+        return {path.name: path for path in sorted(self.agent.iterdir()) if path.is_file()}
 
 
 def data_folder(holdout_dir: Path, task: Task, seed: int, scale: float) -> Path:
