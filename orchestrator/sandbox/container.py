@@ -3,13 +3,13 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from dataclasses import dataclass, field
 from pathlib import Path
 from types import TracebackType
 from typing import Any, Literal
 
-from orchestrator.errors import ContainerLost, OrchError
+from orchestrator.errors import ContainerLost, EngineRefused, OrchError
 from orchestrator.sandbox import archive
 from orchestrator.sandbox import exec as execution
 from orchestrator.sandbox.archive import Entry
@@ -23,7 +23,8 @@ KEEPER_USER = execution.READER_USER
 """Owns the idle process, so that a program that kills all it can does not end its container."""
 IDLE = ("sleep", "infinity")
 KILL_WAIT_S = 30
-SPARE_MB = 32
+SPARE_BYTES = 32 * MIB
+"""What starting one more process in a container takes at most."""
 
 
 @dataclass(frozen=True)
@@ -244,13 +245,23 @@ class Container:
         )
 
     def _counters(self) -> Counters:
+        """The kernel's figures, read so that the reading itself never meets the memory's end.
+
+        Files on a tmpfs can fill a container's memory for good, and then nothing starts in it.
+        """
+        limit = self.spec.limits.memory_mb * MIB
+        tight = self.spec.hardening.memory and (
+            execution.memory_used(self.engine, self.id) > limit - SPARE_BYTES
+        )
+        if not tight:
+            return execution.read_counters(self.engine, self.id)
+        execution.set_memory(self.engine, self.id, limit + SPARE_BYTES)
         counters = execution.read_counters(self.engine, self.id)
-        if counters.oom_kills is None and self.spec.hardening.memory and self.running:
-            # Files on its tmpfs can fill a container's memory for good: nothing starts in it
-            # any more, the reading of the counters neither.
-            execution.raise_memory(self.engine, self.id, self.spec.limits.memory_mb + SPARE_MB)
-            counters = execution.read_counters(self.engine, self.id)
-        return counters
+        # Refused where files hold more than that by now.
+        with suppress(EngineRefused):
+            execution.set_memory(self.engine, self.id, limit)
+        peak = counters.peak_bytes
+        return Counters(counters.oom_kills, None if peak is None else min(peak, limit))
 
     def _fresh_oom_kills(self, total: int | None) -> int | None:
         """Kills since the last command, out of the counter's total."""

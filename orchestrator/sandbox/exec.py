@@ -13,7 +13,6 @@ from typing import Any
 from orchestrator.errors import OrchError
 from orchestrator.records.schema import Captured, Ending
 from orchestrator.sandbox.engine import Engine, translated
-from orchestrator.sandbox.limits import MIB
 
 STDOUT, STDERR = 1, 2
 CHUNK = 1 << 16
@@ -316,11 +315,17 @@ def read_counters(engine: Engine, container: str) -> Counters:
     return parse_counters(streams.captures[STDOUT].raw().decode("ascii", "replace"))
 
 
-def raise_memory(engine: Engine, container: str, memory_mb: int) -> None:
-    """Set a running container's memory, without swap."""
+def memory_used(engine: Engine, container: str) -> int:
+    """Bytes in use by a container, its caches too; 0 when it does not run."""
+    with translated("measure a container"):
+        stats = engine.api.stats(container, stream=False, one_shot=True)
+    return int(stats["memory_stats"].get("usage", 0))
+
+
+def set_memory(engine: Engine, container: str, limit: int) -> None:
+    """Set a running container's memory, in bytes, without swap."""
     api: Any = engine.api
-    limit = memory_mb * MIB
-    with translated("give a container more memory"):
+    with translated("change a container's memory"):
         url = api._url("/containers/{0}/update", container)
         response = api._post_json(url, data={"Memory": limit, "MemorySwap": limit})
         api._raise_for_status(response)

@@ -10,7 +10,7 @@ from pathlib import Path
 from types import TracebackType
 from typing import Any
 
-from orchestrator.errors import EngineRefused, UnsafeOutput
+from orchestrator.errors import EngineRefused, NotEnoughSpace, UnsafeOutput
 from orchestrator.records.schema import Ending
 from orchestrator.sandbox import archive
 from orchestrator.sandbox.archive import Entry
@@ -148,7 +148,12 @@ class Scratch:
 
     def put(self, files: Mapping[str, bytes | Path], *, mode: int = 0o644) -> None:
         """Raises UnsafeOutput when they don't fit."""
-        self._held().put(PLACE, files, mode=mode)
+        try:
+            self._held().put(PLACE, files, mode=mode)
+        except NotEnoughSpace as error:
+            raise UnsafeOutput(
+                self.volume.name, f"can't hold the files: they need more than {self._size_mb} MiB"
+            ) from error
 
     def get(self, path: str, max_bytes: int) -> bytes:
         """The bytes of the regular file at relative `path`. Raises UnsafeOutput."""
