@@ -102,7 +102,7 @@ def build(
         command += ["--tag", tag(name, labels["orch.inputs"]), str(place)]
         code, lines = _run(command, {**_environment(), **proxies}, say)
         if code:
-            raise _failure(name, code, lines)
+            raise failure(name, code, lines)
         return result.read_text().strip()
 
 
@@ -143,7 +143,7 @@ def _run(command: list[str], environ: Mapping[str, str], say: Say) -> tuple[int,
     return process.returncode, lines
 
 
-def _failure(name: str, code: int, lines: list[str]) -> ImageBuildFailed | NotEnoughSpace:
+def failure(name: str, code: int, lines: list[str]) -> ImageBuildFailed | NotEnoughSpace:
     """What a build's last words mean."""
     if any(re.search("no space left on device", line, re.IGNORECASE) for line in lines):
         return NotEnoughSpace(

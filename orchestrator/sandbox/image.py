@@ -7,7 +7,6 @@ import json
 import re
 import tomllib
 from dataclasses import dataclass
-from functools import cache
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -102,7 +101,6 @@ def _silent(line: str) -> None:
     """Takes a build's output where nobody listens."""
 
 
-@cache
 def _table() -> dict[str, dict[str, Any]]:
     return tomllib.loads((bundled("images") / "images.toml").read_text())
 
