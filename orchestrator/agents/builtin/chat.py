@@ -89,5 +89,6 @@ def _ask_once(client: ollama.Client, model: str, prompt: str) -> Answer:
 def _fail(answer: Answer, error: str) -> None:
     match = _CLASS.match(error)
     answer.error = error
-    answer.error_class = match.group(1) if match else "model-server-error"
+    # Without a class the gateway refused what this agent asked.
+    answer.error_class = match.group(1) if match else "agent-error"
     answer.done_reason = None

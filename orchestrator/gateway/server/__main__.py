@@ -1,0 +1,40 @@
+"""The gateway's process: agents on port 11434, the orchestrator on a unix socket."""
+
+from __future__ import annotations
+
+import asyncio
+from pathlib import Path
+
+import uvicorn
+
+from . import control
+from .app import make_app
+from .desk import Desk
+
+PORT = 11434
+RECORDS = Path("/records")
+
+
+async def main() -> None:
+    desk = Desk(RECORDS)
+    config = uvicorn.Config(
+        make_app(desk),
+        host="0.0.0.0",  # noqa: S104 - it has the networks that it was given, and no port is published
+        port=PORT,
+        # A header must not say where a call comes from.
+        proxy_headers=False,
+        access_log=False,
+        log_level="warning",
+        server_header=False,
+        lifespan="off",
+        ws="none",
+        loop="asyncio",
+        http="h11",
+    )
+    server = uvicorn.Server(config)
+    async with await control.serve(desk):
+        await server.serve()
+
+
+if __name__ == "__main__":
+    asyncio.run(main())

@@ -1,0 +1,218 @@
+"""What agents see: Ollama's API, for one model, with a token, and nothing else."""
+
+from __future__ import annotations
+
+import asyncio
+import json
+from collections.abc import Awaitable, Callable
+from typing import Any
+
+from starlette.applications import Starlette
+from starlette.requests import ClientDisconnect, Request
+from starlette.responses import JSONResponse, Response
+from starlette.routing import Route
+from starlette.types import Receive, Scope, Send
+
+from .access import Access, Refused
+from .calls import Call, record_refusal
+from .causes import CAUSES, Failed
+from .desk import Desk
+from .upstreams import Line
+
+MAX_BODY = 8 << 20
+"""Bytes. A prompt of 250,000 tokens is about one million."""
+SCRIPTED_VERSION = "0.0.0-scripted"
+
+Endpoint = Callable[[Request, Access], Awaitable[Response]]
+
+
+def make_app(desk: Desk) -> Starlette:
+    agents = Agents(desk)
+    routes = [
+        Route("/api/chat", agents.guarded(agents.chat), methods=["POST"]),
+        Route("/api/generate", agents.guarded(agents.generate), methods=["POST"]),
+        Route("/api/show", agents.guarded(agents.show), methods=["POST"]),
+        Route("/api/tags", agents.guarded(agents.inventory), methods=["GET"]),
+        Route("/api/ps", agents.guarded(agents.inventory), methods=["GET"]),
+        Route("/api/version", agents.guarded(agents.version), methods=["GET"]),
+        Route("/{path:path}", agents.guarded(agents.nothing_else), methods=_ALL_METHODS),
+    ]
+    return Starlette(routes=routes)
+
+
+_ALL_METHODS = ["GET", "HEAD", "POST", "PUT", "PATCH", "DELETE", "OPTIONS"]
+
+
+def error(status: int, sentence: str) -> JSONResponse:
+    return JSONResponse({"error": sentence}, status)
+
+
+class Agents:
+    """The endpoints. Each is reached only with a good token from the right network."""
+
+    def __init__(self, desk: Desk) -> None:
+        self._desk = desk
+
+    def guarded(self, endpoint: Endpoint) -> Callable[[Request], Awaitable[Response]]:
+        async def checked(request: Request) -> Response:
+            source = request.client.host if request.client else ""
+            try:
+                access = self._desk.accesses.admit(request.headers.get("authorization"), source)
+                return await endpoint(request, access)
+            except Refused as refused:
+                return error(refused.status, f"refused: {refused}")
+            except Failed as failed:
+                return error(CAUSES[failed.cause].status, failed.sentence)
+            except ClientDisconnect:
+                return Response(status_code=499)
+
+        return checked
+
+    async def chat(self, request: Request, access: Access) -> Response:
+        return await self._call(request, access, "chat")
+
+    async def generate(self, request: Request, access: Access) -> Response:
+        return await self._call(request, access, "generate")
+
+    async def _call(self, request: Request, access: Access, endpoint: str) -> Response:
+        body: dict[str, Any] = {}
+        try:
+            body = await read_body(request)
+            self._check_model(access, body)
+        except Refused as refused:
+            record_refusal(access, self._desk.recorder, endpoint, body, str(refused))
+            raise
+        call = Call(
+            access,
+            self._desk.upstream_of(access),
+            self._desk.recorder,
+            endpoint,
+            body,
+            retry_wait_s=self._desk.retry_wait_s,
+        )
+        return CallResponse(call, stream=body.get("stream") is not False)
+
+    def _check_model(self, access: Access, body: dict[str, Any]) -> None:
+        asked = body.get("model") or body.get("name")
+        if not isinstance(asked, str) or _full(asked) != _full(access.model):
+            raise Refused(404, f"model {asked!r} not found; this stage has {access.model!r}")
+
+    async def show(self, request: Request, access: Access) -> Response:
+        self._check_model(access, await read_body(request))
+        if access.upstream == "scripted":
+            return JSONResponse(_scripted_show(access))
+        return JSONResponse(await self._desk.server().post("/api/show", {"model": access.model}))
+
+    async def inventory(self, request: Request, access: Access) -> Response:
+        """/api/tags or /api/ps with this stage's model only."""
+        if access.upstream == "scripted":
+            name = {"name": access.model, "model": access.model}
+            return JSONResponse({"models": [name | {"size": 0, "digest": "", "details": {}}]})
+        listed = (await self._desk.server().get(request.url.path)).get("models") or []
+        own = [one for one in listed if _full(str(one.get("name"))) == _full(access.model)]
+        return JSONResponse({"models": own})
+
+    async def version(self, _: Request, access: Access) -> Response:
+        if access.upstream == "scripted":
+            return JSONResponse({"version": SCRIPTED_VERSION})
+        return JSONResponse(await self._desk.server().get("/api/version"))
+
+    async def nothing_else(self, request: Request, access: Access) -> Response:
+        what = f"{request.method} {request.url.path}"[:200]
+        self._desk.accesses.refused["endpoint"] += 1
+        sentence = f"{what} is not let through by the gateway"
+        record_refusal(access, self._desk.recorder, what, {}, sentence)
+        raise Refused(403, sentence)
+
+
+def _full(name: str) -> str:
+    return name if ":" in name.rpartition("/")[2] else f"{name}:latest"
+
+
+def _scripted_show(access: Access) -> dict[str, Any]:
+    return {
+        "details": {"family": "scripted", "format": "", "parameter_size": ""},
+        "model_info": {
+            "general.architecture": "scripted",
+            "scripted.context_length": access.pins.num_ctx,
+        },
+        "capabilities": ["completion"],
+    }
+
+
+async def read_body(request: Request) -> dict[str, Any]:
+    """The JSON object that was sent. Raises Refused for anything else."""
+    data = bytearray()
+    async for chunk in request.stream():
+        data += chunk
+        if len(data) > MAX_BODY:
+            raise Refused(413, f"the request is larger than {MAX_BODY} bytes")
+    try:
+        value = json.loads(data, parse_constant=_no_constant)
+    except (ValueError, RecursionError):
+        raise Refused(400, "the request is not valid JSON") from None
+    if not isinstance(value, dict):
+        raise Refused(400, "the request is no JSON object")
+    return value
+
+
+def _no_constant(name: str) -> None:
+    raise ValueError(f"{name} is not JSON")
+
+
+class CallResponse(Response):
+    """Streams a call's lines, or answers once it is whole; ends the call when the agent leaves."""
+
+    def __init__(self, call: Call, *, stream: bool) -> None:
+        super().__init__()
+        self._call = call
+        self._stream = stream
+        self._started = False
+
+    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
+        work = asyncio.create_task(self._work(scope, receive, send))
+        gone = asyncio.create_task(_until_gone(receive))
+        tasks = self._call.access.tasks
+        tasks.add(work)
+        try:
+            await asyncio.wait({work, gone}, return_when=asyncio.FIRST_COMPLETED)
+        finally:
+            work.cancel()
+            gone.cancel()
+            await asyncio.gather(work, gone, return_exceptions=True)
+            tasks.discard(work)
+        if not work.cancelled():
+            work.result()
+
+    async def _work(self, scope: Scope, receive: Receive, send: Send) -> None:
+        async def hand_on(line: Line) -> None:
+            await self._begin(send)
+            await send(_chunk(line.raw))
+
+        try:
+            await self._call.perform(hand_on if self._stream else None)
+        except Failed as failed:
+            if not self._started:
+                answer = error(CAUSES[failed.cause].status, failed.sentence)
+                await answer(scope, receive, send)
+                return
+            await send(_chunk(json.dumps({"error": failed.sentence}).encode() + b"\n"))
+        if self._stream:
+            await send({"type": "http.response.body", "body": b"", "more_body": False})
+        else:
+            await JSONResponse(self._call.reply.whole())(scope, receive, send)
+
+    async def _begin(self, send: Send) -> None:
+        if not self._started:
+            self._started = True
+            headers = [(b"content-type", b"application/x-ndjson")]
+            await send({"type": "http.response.start", "status": 200, "headers": headers})
+
+
+def _chunk(body: bytes) -> dict[str, Any]:
+    return {"type": "http.response.body", "body": body, "more_body": True}
+
+
+async def _until_gone(receive: Receive) -> None:
+    while (await receive())["type"] != "http.disconnect":
+        pass

@@ -1,0 +1,230 @@
+"""One call of an agent: sent on pinned, tried again while nothing was handed on, recorded."""
+
+from __future__ import annotations
+
+import asyncio
+import time
+from collections.abc import Awaitable, Callable
+from contextlib import aclosing
+from datetime import UTC, datetime
+from typing import Any
+
+from .access import Access
+from .causes import CAUSES, Failed
+from .pinning import pin
+from .recorder import Recorder
+from .upstreams import Line, Upstream
+
+MAX_ATTEMPTS = 3
+NANO = 1e-9
+
+HandOn = Callable[[Line], Awaitable[None]]
+
+
+class Reply:
+    """A reply as far as it has come."""
+
+    def __init__(self) -> None:
+        self.text: list[str] = []
+        self.thinking: list[str] = []
+        self.tool_calls: list[Any] = []
+        self.last: dict[str, Any] = {}
+        self.first_token_s: float | None = None
+
+    def add(self, line: Line, elapsed_s: float) -> None:
+        if line.says_something and self.first_token_s is None:
+            self.first_token_s = elapsed_s
+        self.text.append(line.text)
+        self.thinking.append(line.thinking)
+        self.tool_calls += line.tool_calls
+        if line.done:
+            self.last = line.data
+
+    def whole(self) -> dict[str, Any]:
+        """As Ollama answers a request that asked for no stream."""
+        text, thinking = "".join(self.text), "".join(self.thinking)
+        whole = dict(self.last)
+        extra: dict[str, Any] = {"thinking": thinking} if thinking else {}
+        if "message" in whole:
+            if self.tool_calls:
+                extra["tool_calls"] = self.tool_calls
+            whole["message"] = {"role": "assistant", "content": text, **extra}
+        else:
+            whole |= {"response": text, **extra}
+        return whole
+
+
+class Call:
+    """`perform` may be awaited once; the call is recorded whatever becomes of it."""
+
+    def __init__(
+        self,
+        access: Access,
+        upstream: Upstream,
+        recorder: Recorder,
+        endpoint: str,
+        body: dict[str, Any],
+        *,
+        retry_wait_s: float = 1.0,
+    ) -> None:
+        self.access = access
+        self.endpoint = endpoint
+        self.body = body
+        self.reply = Reply()
+        self._upstream = upstream
+        self._recorder = recorder
+        self._retry_wait_s = retry_wait_s
+        self._sent, self._pinned = pin(endpoint, body, access.model, access.pins)
+        self._seq = access.calls
+        access.calls += 1
+        self._at = datetime.now(UTC)
+        self._began = time.monotonic()
+        self._attempts: list[dict[str, Any]] = []
+        self._handed_on = False
+        self._recorded = False
+
+    async def perform(self, hand_on: HandOn | None) -> None:
+        """Give each line to `hand_on` as it comes; None: only keep the reply.
+
+        Raises Failed when there is no whole reply; what was handed on by then is not one.
+        """
+        try:
+            async with asyncio.timeout(self.access.pins.total_s):
+                await self._until_whole(hand_on)
+        except TimeoutError:
+            limit = f"{self.access.pins.total_s:g} s"
+            failure = Failed("too-long", f"the call was not done within {limit}")
+            self._record(failure)
+            raise failure from None
+        except Failed as failure:
+            self._record(failure)
+            raise
+        except asyncio.CancelledError:
+            self._record(Failed("client-gone", "the agent left before the reply was whole"))
+            raise
+        finally:
+            # Only an error of our own comes here unrecorded.
+            self._record(Failed("gateway-error", "the gateway itself failed"))
+
+    async def _until_whole(self, hand_on: HandOn | None) -> None:
+        for number in range(1, MAX_ATTEMPTS + 1):
+            began = time.monotonic()
+            try:
+                await self._attempt(hand_on)
+            except Failed as failure:
+                self._note(failure.cause, began, failure.status, failure.detail)
+                again = CAUSES[failure.cause].retry and not self._handed_on
+                if not again or number == MAX_ATTEMPTS:
+                    raise
+            else:
+                return
+            await asyncio.sleep(self._retry_wait_s * number)
+
+    async def _attempt(self, hand_on: HandOn | None) -> None:
+        began = time.monotonic()
+        self.reply = Reply()
+        held: list[Line] = []  # until the model has said something, all can be tried again
+        lines = self._upstream.lines(self.access, self.endpoint, self._sent)
+        async with aclosing(lines):
+            async for line in lines:
+                self.reply.add(line, time.monotonic() - self._began)
+                if line.done:
+                    self._finish(line, began)
+                if hand_on is None:
+                    continue
+                held.append(line)
+                if self.reply.first_token_s is not None or line.done:
+                    self._handed_on = True
+                    for one in held:
+                        await hand_on(one)
+                    held = []
+
+    def _finish(self, line: Line, began: float) -> None:
+        """The last line has come. Recorded before it is handed on: once the agent has it, its
+        stage may be over."""
+        only_loaded = line.data.get("done_reason") in ("load", "unload")
+        if only_loaded and self.reply.first_token_s is None:
+            raise Failed("only-loaded", "the model server only loaded the model", status=200)
+        self._note("ok", began, 200)
+        self._record(None)
+
+    def _note(self, cause: str, began: float, status: int | None, detail: str = "") -> None:
+        self._attempts.append(
+            {
+                "cause": cause,
+                "status": status,
+                "detail": detail,
+                "duration_s": round(time.monotonic() - began, 6),
+                "handed_on": self._handed_on,
+            }
+        )
+
+    def _record(self, failure: Failed | None) -> None:
+        if self._recorded:
+            return
+        self._recorded = True
+        last = self.reply.last
+        line = heading(self.access, self._seq, self._at, self.endpoint, self.body) | {
+            "pinned": self._pinned,
+            "reply": "".join(self.reply.text),
+            "thinking": "".join(self.reply.thinking),
+            "tool_calls": self.reply.tool_calls,
+            "done_reason": last.get("done_reason"),
+            "prompt_tokens": last.get("prompt_eval_count", 0),
+            "reply_tokens": last.get("eval_count", 0),
+            "tokens_estimated": self._upstream.estimates_tokens,
+            "timings": {
+                "total_s": last.get("total_duration", 0) * NANO,
+                "load_s": last.get("load_duration", 0) * NANO,
+                "prompt_s": last.get("prompt_eval_duration", 0) * NANO,
+                "reply_s": last.get("eval_duration", 0) * NANO,
+            },
+            "first_token_s": self.reply.first_token_s,
+            "duration_s": time.monotonic() - self._began,
+            "attempts": self._attempts,
+            "error": error_of(failure),
+        }
+        self._recorder.write(self.access.file, line)
+
+
+def record_refusal(
+    access: Access, recorder: Recorder, endpoint: str, body: dict[str, Any], sentence: str
+) -> None:
+    """A request with a good token that was not let through; no model was asked."""
+    line = heading(access, access.calls, datetime.now(UTC), endpoint, body) | {
+        "pinned": {},
+        "reply": "",
+        "duration_s": 0.0,
+        "error": error_of(Failed("refused", sentence)),
+    }
+    access.calls += 1
+    recorder.write(access.file, line)
+
+
+def heading(
+    access: Access, seq: int, at: datetime, endpoint: str, body: dict[str, Any]
+) -> dict[str, Any]:
+    return {
+        "v": 1,
+        "run": access.run,
+        "stage": access.stage,
+        "turn": access.turn,
+        "seq": seq,
+        "at": at.isoformat(),
+        "endpoint": endpoint,
+        "model": access.model,
+        "upstream": access.upstream,
+        "request": body,
+    }
+
+
+def error_of(failure: Failed | None) -> dict[str, Any] | None:
+    if failure is None:
+        return None
+    return {
+        "failure_class": CAUSES[failure.cause].failure_class or None,
+        "cause": failure.cause,
+        "sentence": failure.detail,
+        "prompt_tokens": failure.prompt_tokens,
+        "context_tokens": failure.context_tokens,
+    }

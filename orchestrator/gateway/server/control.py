@@ -1,0 +1,58 @@
+"""How the orchestrator steers the gateway: one JSON line each way over a unix socket.
+
+The socket lies in the container's own /tmp; an agent has no way to it. `ctl` is its client.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import json
+from pathlib import Path
+from typing import Any
+
+from .desk import Desk
+
+SOCKET = "/tmp/gateway.sock"
+MAX_LINE = 1 << 20
+
+
+async def serve(desk: Desk, path: str = SOCKET) -> asyncio.Server:
+    async def answer(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        reply: dict[str, Any]
+        try:
+            order = json.loads(await reader.readline())
+            reply = await obey(desk, order)
+        except (ValueError, KeyError, TypeError, OSError) as exc:
+            reply = {"error": f"{type(exc).__name__}: {exc}"}
+        writer.write(json.dumps(reply).encode() + b"\n")
+        await writer.drain()
+        writer.close()
+
+    return await asyncio.start_unix_server(answer, path, limit=MAX_LINE)
+
+
+async def obey(desk: Desk, order: dict[str, Any]) -> dict[str, Any]:
+    """Carry out one order. `do` names it:
+
+    `status`; `scripts` (`path` of a JSON file in a volume); `ollama` (`url`);
+    `open` (see Accesses.open) → `token`; `close` (`token`) → `file`, `lines`.
+    """
+    match order["do"]:
+        case "status":
+            return desk.status()
+        case "scripts":
+            scripts = json.loads(Path(order["path"]).read_text(encoding="utf-8"))
+            desk.use_scripts(scripts)
+            return {"models": sorted(scripts)}
+        case "ollama":
+            await desk.use_ollama(order["url"])
+            return {}
+        case "open":
+            return {"token": desk.accesses.open(order).token}
+        case "close":
+            access = await desk.accesses.close(order["token"])
+            if access is None:
+                raise ValueError("no such token is open")
+            return {"file": str(desk.recorder.folder / access.file), "lines": access.calls}
+        case unknown:
+            raise ValueError(f"no such order: {unknown!r}")

@@ -1,0 +1,46 @@
+"""What the gateway holds: open tokens, upstreams, the record. All its doors work on it."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+from .access import Access, Accesses
+from .causes import Failed
+from .recorder import Recorder
+from .upstreams import Ollama, Scripted, Scripts, Upstream
+
+
+class Desk:
+    def __init__(self, records: Path, *, retry_wait_s: float = 1.0) -> None:
+        self.accesses = Accesses()
+        self.recorder = Recorder(records)
+        self.retry_wait_s = retry_wait_s
+        self.ollama: Ollama | None = None
+        self.scripted = Scripted({})
+
+    async def use_ollama(self, url: str) -> None:
+        if self.ollama is not None:
+            await self.ollama.aclose()
+        self.ollama = Ollama(url)
+
+    def use_scripts(self, scripts: Scripts) -> None:
+        self.scripted = Scripted(scripts)
+
+    def upstream_of(self, access: Access) -> Upstream:
+        """Raises Failed when no model server was named yet."""
+        if access.upstream == "scripted":
+            return self.scripted
+        return self.server()
+
+    def server(self) -> Ollama:
+        if self.ollama is None:
+            raise Failed("unreachable", "the gateway knows of no model server")
+        return self.ollama
+
+    def status(self) -> dict[str, Any]:
+        return {
+            "open": len(self.accesses),
+            "recorded": self.recorder.lines,
+            "refused": dict(self.accesses.refused),
+        }
