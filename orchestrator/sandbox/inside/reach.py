@@ -21,6 +21,7 @@ NO_ANSWER = {
     errno.EADDRNOTAVAIL,
     errno.EAFNOSUPPORT,
 }
+NO_SUCH_NAME = {socket.EAI_NONAME, socket.EAI_NODATA}
 DEFAULT_ROUTE = "00000000"
 
 
@@ -47,10 +48,13 @@ class Answers:
 
     def resolve(self, name: str) -> None:
         try:
-            address = socket.getaddrinfo(name, 443)[0][4][0]
-        except OSError:
-            return
-        self.found.append([f"name {name}", f"resolved to {address}"])
+            how = f"resolved to {socket.getaddrinfo(name, 443)[0][4][0]}"
+        except socket.gaierror as error:
+            # "There is no such name" is an answer too: someone outside was asked.
+            if error.errno not in NO_SUCH_NAME:
+                return
+            how = "answered: no such name"
+        self.found.append([f"name {name}", how])
 
     def route(self) -> None:
         """A default route leads out, whether or not something is there just now."""
