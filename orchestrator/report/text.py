@@ -34,7 +34,7 @@ _STYLE = {
 _LEAK_WORDS = {
     "used": "used",
     "not-used": "not used",
-    "declared-not-used": "declared",
+    "declared-not-used": "named only",
     "unclear": "unclear",
 }
 
