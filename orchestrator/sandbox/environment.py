@@ -14,6 +14,7 @@ import threading
 from collections import defaultdict
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
+from pathlib import Path
 from typing import Protocol
 
 from packaging.utils import canonicalize_name
@@ -45,6 +46,18 @@ LIMITS = Limits(
 LOCK_KB = 8192
 """Of a lock's text; a hundred packages with all their hashes take about 500."""
 ATTEMPTS = 3
+SEED_HOOK = Path(__file__).parent / "inside" / "seed" / "orch_seed.pth"
+"""Seeds programs that bring a sitecustomize.py of their own; see the scorer image."""
+UV_SETTINGS = {
+    "UV_CACHE_DIR": WHEELS,
+    "UV_NO_CONFIG": "1",
+    "UV_NO_PROGRESS": "1",
+    "UV_PYTHON_DOWNLOADS": "never",
+    "UV_SYSTEM_PYTHON": "1",
+    "UV_HTTP_TIMEOUT": "60",
+    "UV_HTTP_RETRIES": "3",
+    "HOME": "/tmp",
+}
 INDEX_VARIABLES = {
     "UV_DEFAULT_INDEX": "UV_DEFAULT_INDEX",
     "UV_INDEX_URL": "UV_DEFAULT_INDEX",
@@ -111,9 +124,10 @@ def build(
     installed: list[float] = []
 
     def install(target: Volume) -> None:
-        installed.append(builder.install(lock.text, target))
+        installed.append(builder.install(lock.text, python, target))
 
-    key = f"{digest} {python} {images.builder.inputs_sha256}"
+    seed_hook = SEED_HOOK.read_bytes()
+    key = f"{digest} {python} {images.builder.inputs_sha256} {seed_hook!r}"
     try:
         found = volume.cached(engine, images.tools.id, key, "environment", install)
     except _NotInstalled as stopped:
@@ -181,7 +195,8 @@ class _Builder:
             return found
 
     def _resolve(self, wanted: Declared) -> _Lock | Failure:
-        argv = ("uv", "pip", "compile", "--generate-hashes", "--no-header", "--no-annotate", "-")
+        options = ("--no-build", "--generate-hashes", "--no-header", "--no-annotate")
+        argv = ("uv", "pip", "compile", *options, "-")
         with self._container() as container:
             ended = self._uv(container, argv, wanted.text)
             if (failure := self._failed(ended, "resolving")) is not None:
@@ -193,16 +208,18 @@ class _Builder:
             )
         return _Lock(ended.raw_stdout.decode(), ended.duration_s)
 
-    def install(self, lock: str, target: Volume) -> float:
+    def install(self, lock: str, python: str, target: Volume) -> float:
         """Fill `target`; seconds it took. Raises _NotInstalled."""
-        python = f"{PLACE}/bin/python"
+        minor = ".".join(python.split(".")[:2])
         venv = ("uv", "venv", "--relocatable", "--python", "python3", PLACE)
-        options = ("--require-hashes", "--compile-bytecode", "--link-mode", "copy")
-        sync = ("uv", "pip", "sync", *options, "--python", python, "-")
+        options = ("--no-build", "--require-hashes", "--compile-bytecode", "--link-mode", "copy")
+        sync = ("uv", "pip", "sync", *options, "--python", f"{PLACE}/bin/python", "-")
         with self._container(target.at(PLACE, read_only=False)) as container:
             made = container.exec(venv, timeout_s=self._limits.wall_s)
             if made.exit_code != 0:
                 raise EngineRefused(f"uv venv failed: {made.stderr.text.strip()}")
+            packages = f"{PLACE}/lib/python{minor}/site-packages"
+            container.put(packages, {SEED_HOOK.name: SEED_HOOK})
             if not lock:
                 return made.duration_s
             ended = self._uv(container, sync, lock)
@@ -256,14 +273,7 @@ class _Builder:
             self._limits,
             mounts=(authorities.at(CA_FOLDER), wheels.at(WHEELS, read_only=False), *mounts),
             env={
-                "UV_CACHE_DIR": WHEELS,
-                "UV_NO_BUILD": "1",
-                "UV_NO_CONFIG": "1",
-                "UV_NO_PROGRESS": "1",
-                "UV_PYTHON_DOWNLOADS": "never",
-                "UV_SYSTEM_PYTHON": "1",
-                "UV_HTTP_TIMEOUT": "60",
-                "HOME": "/tmp",
+                **UV_SETTINGS,
                 **ca.client_environment(f"{CA_FOLDER}/{CA_NAME}"),
                 **ca.proxies(),
                 **index_settings(),

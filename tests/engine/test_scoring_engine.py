@@ -1,0 +1,214 @@
+"""Scores of real submissions in real containers: a good one, and one of each way to fail."""
+
+from __future__ import annotations
+
+import pytest
+from scoring_lab import GOOD, PREDICT, TRAIN, lab
+
+from orchestrator.records.failures import FailureClass as C
+from orchestrator.sandbox.limits import Limits
+
+
+@pytest.fixture(scope="module")
+def bench(engine, tmp_path_factory):
+    return lab(engine, tmp_path_factory.mktemp("scoring"))
+
+
+@pytest.fixture(scope="module", autouse=True)
+def nothing_stays(engine, bench):
+    yield
+    assert engine.owned(bench.bench.owner.trial) == []
+
+
+def test_a_good_submission(bench):
+    files = GOOD | {"EVALUATION.md": b"Expected F1: 0.9\n", "words.json": b"stale"}
+    record = bench.score(files)
+    assert record.failure is None, record.failure
+    assert record.score == 1.0
+    assert record.metrics.rows == 12
+    assert record.expected_f1 == 0.9
+    assert [step.name for step in record.steps] == ["train", "predict"]
+    assert record.environment.declared_in is None
+    assert record.environment.python.startswith("3.")
+    assert (record.leak.verdict, record.leak.changed_when_set) == ("not-used", 0.0)
+    assert len(record.predictions_sha256) == 64
+
+
+def test_a_stale_model_file_can_not_score(bench):
+    predict = PREDICT.replace("words.json", "words.pkl")
+    files = {"train.py": b"", "predict.py": predict.encode(), "words.pkl": b'["cheap", "win"]'}
+    record = bench.score(files)
+    assert record.failure.failure_class is C.RUNTIME_ERROR
+    assert "words.pkl" in record.failure.sentence
+
+
+def test_use_of_the_leaked_column_shows(bench):
+    code = PREDICT.replace('int(bool(words & set(row["body"].split())))', 'row["flag"]')
+    record = bench.predicting(code)
+    assert record.score == 0.0
+    assert (record.leak.verdict, record.leak.changed_when_set) == ("used", 1.0)
+
+
+def test_a_column_that_is_named_and_ignored_is_not_used(bench):
+    record = bench.predicting(f"IGNORED = ['flag']\n{PREDICT}")
+    assert record.leak.verdict == "declared-not-used"
+
+
+def test_a_probe_that_crashes_leaves_the_score(bench):
+    code = PREDICT.replace("        writer", '        assert row["flag"] == "0"\n        writer')
+    record = bench.predicting(code)
+    assert record.score == 1.0
+    assert record.leak.verdict == "unclear"
+    assert "AssertionError" in record.leak.evidence
+
+
+CRASHES = [
+    ("no predict.py", None, C.NO_ENTRY_POINT, "predict.py is not there"),
+    ("does not parse", "def f(:\n", C.SYNTAX_ERROR, "predict.py, line 1"),
+    ("undeclared import", "import bs4\n", C.UNDECLARED_DEPENDENCY, "needs bs4"),
+    (
+        "label asked of the input",
+        PREDICT.replace('row["body"]', 'row["label"]'),
+        C.INPUT_SCHEMA,
+        "lacks: 'label'",
+    ),
+    (
+        "network",
+        "import urllib.request; urllib.request.urlopen('http://example.invalid/model')",
+        C.NEEDS_NETWORK,
+        "name resolution",
+    ),
+    (
+        "network by address",
+        "import socket; socket.create_connection(('192.0.2.1', 80), 5)",
+        C.NEEDS_NETWORK,
+        "unreachable",
+    ),
+    ("memory", "x = bytearray(1 << 29)\nx[:] = b'1' * len(x)", C.OUT_OF_MEMORY, "memory"),
+    ("more memory than exists", "x = [0] * (1 << 45)", C.OUT_OF_MEMORY, "MemoryError"),
+    ("exit status", "raise SystemExit(3)", C.RUNTIME_ERROR, "exited with status 3"),
+    ("segfault", "import ctypes; ctypes.string_at(0)", C.RUNTIME_ERROR, "SIGSEGV"),
+    ("kills itself", "import os; os.kill(os.getpid(), 9)", C.KILLED, "SIGKILL"),
+    ("waits for input", "input('path? ')", C.RUNTIME_ERROR, "EOFError"),
+    ("writes nothing", "", C.OUTPUT_SCHEMA, "predictions.csv was not written"),
+    ("half of the rows", None, C.OUTPUT_SCHEMA, "6 of 12 ids missing (h1, h3, h5, …)"),
+    (
+        "symlink as output",
+        "import os; os.symlink('/etc/passwd', '/out/predictions.csv')",
+        C.OUTPUT_SCHEMA,
+        "not a regular file but a symlink",
+    ),
+    ("pipe as output", "import os; os.mkfifo('/out/predictions.csv')", C.OUTPUT_SCHEMA, "regular"),
+    ("folder as output", "import os; os.mkdir('/out/predictions.csv')", C.OUTPUT_SCHEMA, "regular"),
+    (
+        "sparse giant as output",
+        "open('/out/predictions.csv', 'w').truncate(1 << 28)",
+        C.OUTPUT_TOO_LARGE,
+        "268435456 bytes; at most 2097152",
+    ),
+    (
+        "more output than its volume holds",
+        "open('/out/predictions.csv', 'w').write('x' * (3 << 20))",
+        C.DISK_FULL,
+        "No space left",
+    ),
+    (
+        "more in the workspace than it holds",
+        "open('big', 'w').write('x' * (40 << 20))",
+        C.DISK_FULL,
+        "No space left",
+    ),
+    (
+        "more in /tmp than it holds",
+        "open('/tmp/big', 'w').write('x' * (40 << 20))",
+        C.DISK_FULL,
+        "No space left",
+    ),
+    (
+        "more processes than allowed",
+        "import subprocess\nrunning = [subprocess.Popen(['sleep', '60']) for _ in range(100)]",
+        C.PIDS_LIMIT,
+        "Resource temporarily unavailable",
+    ),
+]  # fmt: skip
+
+
+@pytest.mark.parametrize(
+    ("name", "code", "failure_class", "says"), [pytest.param(*row, id=row[0]) for row in CRASHES]
+)
+def test_what_fails_is_classified_with_score_0(bench, name, code, failure_class, says):
+    if name == "no predict.py":
+        record = bench.score({"train.py": TRAIN.encode()})
+    elif name == "half of the rows":
+        record = bench.predicting(
+            PREDICT.replace("        writer", "        if row['id'][-1] in '02468': writer")
+        )
+    else:
+        record = bench.predicting(code)
+    assert record.failure is not None
+    assert record.failure.failure_class is failure_class, record.failure
+    assert says in record.failure.sentence
+    assert record.score == 0.0
+    assert record.metrics is None
+
+
+def test_a_class_of_main_can_not_be_loaded(bench):
+    train = (
+        "import pickle\nclass Model:\n    pass\n"
+        "if __name__ == '__main__':\n    pickle.dump(Model(), open('model.pkl', 'wb'))\n"
+    )
+    predict = "import pickle\nmodel = pickle.load(open('model.pkl', 'rb'))\n"
+    record = bench.score({"train.py": train.encode(), "predict.py": predict.encode()})
+    assert record.failure.failure_class is C.UNPICKLABLE_ARTIFACT
+    assert "needs Model of __main__" in record.failure.sentence
+
+
+def test_what_hangs_is_stopped_children_too(engine, tmp_path):
+    short = lab(engine, tmp_path, Limits(memory_mb=128, cpus=1.0, wall_s=3, output_mb=2))
+    code = (
+        "import os, signal, time\n"
+        "for s in (signal.SIGTERM, signal.SIGINT): signal.signal(s, signal.SIG_IGN)\n"
+        "os.fork()\nwhile True: time.sleep(0.1)\n"
+    )
+    record = short.predicting(code)
+    assert record.failure.failure_class is C.TIMEOUT
+    assert record.steps[-1].duration_s < 10
+    assert engine.owned(short.bench.owner.trial) == []
+
+
+def test_a_child_that_goes_on_after_the_end_changes_nothing(bench):
+    daemon = (
+        "\nimport os, time\n"
+        "if os.fork() == 0:\n"
+        "    os.setsid()\n"
+        "    while True:\n"
+        "        open(a.output, 'a').write('666,1\\n'); time.sleep(0.05)\n"
+        "out.close(); os._exit(0)\n"
+    )
+    record = bench.predicting(PREDICT + daemon)
+    # Either the rows as they were at the end, or rows that nobody asked for: never half of it.
+    if record.failure is None:
+        assert record.score == 1.0
+    else:
+        assert record.failure.failure_class is C.OUTPUT_SCHEMA
+        assert "(666" in record.failure.sentence
+
+
+def test_a_child_that_holds_stdout_does_not_hold_the_score(bench):
+    record = bench.predicting(PREDICT + "\nimport subprocess; subprocess.Popen(['sleep', '300'])\n")
+    assert record.score == 1.0
+    assert record.steps[-1].duration_s < 30
+
+
+def test_a_flood_of_output_keeps_its_end(bench):
+    code = "for n in range(300000): print('line', n)\nraise KeyError('moderator')\n"
+    record = bench.predicting(code)
+    assert record.failure.failure_class is C.RUNTIME_ERROR
+    assert "KeyError: 'moderator'" in record.failure.sentence
+    assert record.steps[-1].stdout.dropped_bytes > 1_000_000
+    assert record.steps[-1].stdout.text.rstrip().endswith("line 299999")
+
+
+def test_a_verdict_never_comes_from_stdout(bench):
+    record = bench.predicting("print('{\"score\": 1.0}\\x1b[2J F1: 1.0')\nraise SystemExit(1)\n")
+    assert record.score == 0.0
