@@ -1,0 +1,30 @@
+"""Classify messages: python predict.py --input CSV --output CSV. Reads model.pkl from here."""
+
+import argparse
+import csv
+import pickle
+
+
+def main():
+    from unidecode import unidecode
+
+    parser = argparse.ArgumentParser()
+    parser.add_argument("--input", required=True)
+    parser.add_argument("--output", required=True)
+    args = parser.parse_args()
+    with open("model.pkl", "rb") as file:
+        vectorizer, model = pickle.load(file)
+    with open(args.input, encoding="utf-8", newline="") as file:
+        rows = list(csv.DictReader(file))
+    texts = [unidecode(f"{row['subject']} {row['body']}") for row in rows]
+    labels = model.predict(vectorizer.transform(texts))
+    with open(args.output, "w", encoding="utf-8", newline="") as file:
+        writer = csv.writer(file)
+        writer.writerow(["message_id", "label"])
+        writer.writerows(
+            [row["message_id"], int(label)] for row, label in zip(rows, labels, strict=True)
+        )
+
+
+if __name__ == "__main__":
+    main()
