@@ -1,0 +1,147 @@
+"""The Ollama that orch starts itself, from the pinned image, on the gateway's way out."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Literal
+
+from orchestrator.config import Settings
+from orchestrator.errors import GpuUnavailable, UsageError
+from orchestrator.models.ollama import Say
+from orchestrator.models.relay import OLLAMA_PORT
+from orchestrator.sandbox import image, volume
+from orchestrator.sandbox.container import Container, ContainerSpec, Gpu
+from orchestrator.sandbox.engine import Engine, EngineInfo
+from orchestrator.sandbox.labels import Owner
+from orchestrator.sandbox.limits import MIB, Limits
+from orchestrator.sandbox.network import Network
+from orchestrator.sandbox.volume import Volume
+
+MODELS_VOLUME = "orch-ollama-models"
+MODELS = "/models"
+COMMAND = ("/bin/ollama", "serve")
+LEFT_FOR_OTHERS_MB = 1024
+
+GpuSetting = Literal["auto", "legacy", "cdi", "off"]
+
+
+@dataclass(frozen=True)
+class ModelServer:
+    """`url` is how the gateway reaches it, `shown` what the user knows it as."""
+
+    url: str
+    shown: str
+    can_pull: bool
+
+
+@contextmanager
+def managed_ollama(
+    engine: Engine, uplink: Network, owner: Owner, settings: Settings, say: Say
+) -> Iterator[ModelServer]:
+    """Start it, GPU and all, and remove it when the block is left; its models are kept.
+
+    It may not answer yet: see `Ollama.wait_ready`.
+    Raises ImageMissing, GpuUnavailable, UsageError and the engine's errors.
+    """
+    info = engine.info()
+    gpu = choose_gpu(settings.gpu, info)
+    if gpu is None:
+        say("no GPU for Ollama: models run on the CPU, many times slower (see `orch doctor`)")
+    reference = settings.ollama_image or str(image.pins()["ollama"]["image"])
+    image.fetch(engine, reference, say=say)
+    owner = owner.as_role("ollama")
+    folder = settings.ollama_models
+    models = _models_volume(engine, folder, owner)
+    try:
+        spec = ContainerSpec(
+            image=reference,
+            owner=owner,
+            limits=limits(info),
+            mounts=(models.at(MODELS, read_only=folder is not None),),
+            env=environment(settings, read_only=folder is not None),
+            network=uplink.id,
+            command=COMMAND,
+            gpu=gpu,
+        )
+        with Container(engine, spec) as container:
+            url = f"http://{container.name}:{OLLAMA_PORT}"
+            yield ModelServer(url, shown=f"{reference} (started by orch)", can_pull=folder is None)
+    finally:
+        if folder is not None:
+            volume.remove(engine, models)
+
+
+def choose_gpu(setting: GpuSetting, info: EngineInfo) -> Gpu | None:
+    """How the GPU is handed in; None: not at all. Raises GpuUnavailable when asked in vain."""
+    ways = {
+        "legacy": "nvidia" in info.runtimes,
+        "cdi": any(device.startswith("nvidia.com/gpu") for device in info.cdi_devices),
+    }
+    if setting == "off":
+        return None
+    if setting == "auto":
+        if ways["legacy"]:
+            return Gpu("legacy")
+        return Gpu("cdi") if ways["cdi"] else None
+    if not ways[setting]:
+        what = "no NVIDIA runtime" if setting == "legacy" else "no CDI device of nvidia.com/gpu"
+        raise GpuUnavailable(
+            f"--gpu {setting}: the engine knows {what}; install the NVIDIA container toolkit, "
+            "or use --gpu off"
+        )
+    return Gpu(setting)
+
+
+def limits(info: EngineInfo) -> Limits:
+    """All of the machine but a reserve: a model that fits in no other way lies in its memory."""
+    return Limits(
+        memory_mb=max(info.memory_bytes // MIB - LEFT_FOR_OTHERS_MB, LEFT_FOR_OTHERS_MB),
+        cpus=max(info.ncpu, 1),
+        pids=2048,
+        tmp_mb=1024,
+        nofile=65536,
+        fsize_mb=1 << 20,
+    )
+
+
+def environment(settings: Settings, *, read_only: bool) -> dict[str, str]:
+    """One model at a time and one request, so that a trial's models don't press each other."""
+    env = {
+        "OLLAMA_HOST": f"0.0.0.0:{OLLAMA_PORT}",
+        "OLLAMA_MODELS": MODELS,
+        "HOME": "/tmp",  # keeps its key there; not of use, but it won't start without
+        "OLLAMA_MAX_LOADED_MODELS": "1",
+        "OLLAMA_NUM_PARALLEL": "1",
+        "OLLAMA_NO_CLOUD": "1",
+        "OLLAMA_FLASH_ATTENTION": "1" if settings.flash_attention else "0",
+        "OLLAMA_KV_CACHE_TYPE": settings.kv_cache_type,
+    }
+    if read_only:
+        env["OLLAMA_NOPRUNE"] = "1"
+    return env
+
+
+def _models_volume(engine: Engine, folder: Path | None, owner: Owner) -> Volume:
+    if folder is None:
+        return volume.shared(engine, MODELS_VOLUME, "ollama-models")
+    return volume.host_folder(engine, models_folder(engine, folder), owner)
+
+
+def models_folder(engine: Engine, folder: Path) -> Path:
+    """The folder that holds `manifests` and `blobs`: itself, or its `models` (`~/.ollama`).
+
+    Raises UsageError. With an engine elsewhere the folder is there, and not looked at.
+    """
+    folder = folder.expanduser().absolute()
+    if not engine.host.startswith("unix://"):
+        return folder
+    for candidate in (folder, folder / "models"):
+        if (candidate / "manifests").is_dir():
+            return candidate
+    raise UsageError(
+        f"--ollama-models {folder}: no folder of Ollama's models (no `manifests` in it); "
+        "usual are ~/.ollama/models and /usr/share/ollama/.ollama/models"
+    )
