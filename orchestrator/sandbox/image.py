@@ -97,6 +97,15 @@ def ensure(engine: Engine, name: str, *, build: bool = True, say: Say | None = N
     return _find(engine, wanted, inputs) or _build(engine, wanted, start, build, say)
 
 
+def fetch(engine: Engine, reference: str, *, say: Say | None = None) -> None:
+    """Have a foreign image on the engine, pulled when it is not there. Raises ImageMissing."""
+    if not _pull(engine, reference, say or _silent):
+        raise ImageMissing(
+            f"the image {reference} is not on the engine and can't be pulled; "
+            f"try `docker pull {reference}` to see why"
+        )
+
+
 def _silent(line: str) -> None:
     """Takes a build's output where nobody listens."""
 

@@ -54,6 +54,13 @@ def bridge(engine: Engine, owner: Owner, *, closed: bool = False) -> Iterator[Ne
         engine.remove_network(name)
 
 
+def existing(engine: Engine, name: str) -> Network:
+    """A network that somebody else made and keeps. Raises EngineRefused when there is none."""
+    with translated(f"find the network {name}"):
+        details = engine.api.inspect_network(name)
+    return Network(details["Id"], details["Name"], details["IPAM"]["Config"][0]["Subnet"])
+
+
 def attach(engine: Engine, network: Network, container: Container, alias: str) -> str:
     """Put a running container on `network` under the name `alias`; its address there.
 

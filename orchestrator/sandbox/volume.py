@@ -50,6 +50,20 @@ def create(engine: Engine, owner: Owner, *, size_mb: int | None = None) -> Volum
     return _create(engine, new_name(owner.role), owner.labels(), options)
 
 
+def shared(engine: Engine, name: str, role: str) -> Volume:
+    """The volume of that very name, made when it is not there; it outlives trials."""
+    return _create(engine, name, Owner(trial="", role=role).labels(), {})
+
+
+def host_folder(engine: Engine, path: Path, owner: Owner) -> Volume:
+    """A volume that is a folder of the engine's own host. Removing it leaves the folder alone.
+
+    A folder that does not exist shows when a container with it starts: EngineRefused.
+    """
+    options = {"type": "none", "o": "bind", "device": str(path)}
+    return _create(engine, new_name(owner.role), owner.labels(), options)
+
+
 def _create(engine: Engine, name: str, labels: dict[str, str], options: dict[str, str]) -> Volume:
     api: Any = engine.api
     with translated("create a volume"):
