@@ -1,9 +1,9 @@
 """Fenced blocks in a reply, and where a block that holds a whole file ends.
 
 Markdown alone can't say where a file ends that contains fences of its own length. What decides,
-in this order: an info string only ever opens; a fence inside an open Python string closes
-nothing; a text that parses is whole; else the lines around the fence. Where nothing decides,
-the answer is "ambiguous", never a guess.
+in this order: an info string only ever opens; a fence of more than three marks ends at the first
+of its kind; a fence inside an open Python string closes nothing; a text that parses is whole; else
+the lines around the fence. Where nothing decides, the answer is "ambiguous", never a guess.
 """
 
 from __future__ import annotations
@@ -21,6 +21,7 @@ from pathlib import PurePosixPath
 from . import names
 
 _FENCE = re.compile(r"^([ \t]*)(`{3,}|~{3,})([^\n]*)$")
+ORDINARY = 3
 _DOCUMENTS = frozenset({".md", ".markdown", ".mdx", ".rst", ".adoc"})
 _LISTS_OF_FILES = frozenset({".txt", ".gitignore", ".dockerignore", ".cfg", ".ini", ".in"})
 
@@ -75,6 +76,8 @@ def find_end(lines: Sequence[str], opener: Fence, path: str, stop: int) -> int |
             candidates = candidates[: candidates.index(sibling)]
             if not candidates:
                 return End.UNTERMINATED
+    if opener.length > ORDINARY:
+        return candidates[0]  # chosen so that nothing in the file could close it
     if suffix == ".py":
         return _python_end(lines, opener, candidates, stop)
     if suffix in (".json", ".toml"):
@@ -94,7 +97,7 @@ def _candidates(lines: Sequence[str], opener: Fence, stop: int) -> Iterator[int]
     inner: list[int] = []
     for index in range(opener.line + 1, stop):
         fence = read_fence(lines, index)
-        if fence is None or not _same_family(opener, fence):
+        if fence is None or not same_family(opener, fence):
             continue
         if fence.info:
             inner.append(fence.length)
@@ -105,7 +108,8 @@ def _candidates(lines: Sequence[str], opener: Fence, stop: int) -> Iterator[int]
             inner.pop()
 
 
-def _same_family(opener: Fence, fence: Fence) -> bool:
+def same_family(opener: Fence, fence: Fence) -> bool:
+    """Whether the fence could end the block, or begin one that ends as this one does."""
     return (
         fence.char == opener.char
         and fence.length >= opener.length
@@ -118,11 +122,8 @@ def _python_end(lines: Sequence[str], opener: Fence, candidates: list[int], stop
     if not outside:
         # Broken by its author, or cut off: whole only when nothing at all follows.
         last = candidates[-1]
-        return (
-            last
-            if _nothing_after(lines, last, stop) and len(candidates) == 1
-            else (End.UNTERMINATED)
-        )
+        alone = len(candidates) == 1 and _nothing_after(lines, last, stop)
+        return last if alone else End.UNTERMINATED
     whole = [c for c in outside if _parses(body(lines, opener, c), ".py")]
     return whole[0] if whole else outside[0]
 
@@ -210,7 +211,7 @@ def _opens_a_sibling(lines: Sequence[str], index: int, stop: int) -> bool:
 
 def _fences_after(lines: Sequence[str], opener: Fence, index: int, stop: int) -> bool:
     fences = (read_fence(lines, later) for later in range(index + 1, stop))
-    return any(fence is not None and _same_family(opener, fence) for fence in fences)
+    return any(fence is not None and same_family(opener, fence) for fence in fences)
 
 
 def _dedent(line: str, indent: int) -> str:

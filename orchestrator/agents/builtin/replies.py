@@ -15,6 +15,7 @@ from .fences import (
     first_end,
     is_document,
     read_fence,
+    same_family,
 )
 from .names import Name, Strength
 
@@ -171,15 +172,36 @@ class _Reader:
         return names.from_comment(self.lines[fence.line + 1], language)
 
     def _stop(self, fence: Fence) -> int:
-        """The next `FILE:` line whose fence could not lie inside this block."""
+        """The next `FILE:` line that begins a block which could not lie inside this one."""
         for index in range(fence.line + 1, len(self.lines)):
             if names.strict(self.lines[index]) is None:
                 continue
-            for below in (index + 1, index + 2):
-                inner = read_fence(self.lines, below) if below < len(self.lines) else None
-                if inner and inner.char == fence.char and inner.length >= fence.length:
-                    return index
+            inner = self._fence_below(index)
+            if inner is not None and same_family(fence, inner) and self._opens(inner):
+                return index
         return len(self.lines)
+
+    def _fence_below(self, index: int) -> Fence | None:
+        """The fence under a line, at most one blank line below it."""
+        for below in range(index + 1, min(index + 3, len(self.lines))):
+            if self.lines[below].strip():
+                return read_fence(self.lines, below)
+        return None
+
+    def _opens(self, fence: Fence) -> bool:
+        """Whether the fence under a `FILE:` line begins a block. A bare one that no other follows
+        before the next block is the end of a file whose last line looks like that."""
+        if fence.info:
+            return True
+        for later in range(fence.line + 1, len(self.lines)):
+            if names.strict(self.lines[later]) is not None:
+                below = self._fence_below(later)
+                if below is not None and same_family(fence, below):
+                    return False
+            other = read_fence(self.lines, later)
+            if other is not None and same_family(fence, other):
+                return True
+        return False
 
     def _without_end(self, fence: Fence, path: str, end: End, stop: int) -> int:
         if end is End.AMBIGUOUS:

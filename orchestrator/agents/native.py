@@ -1,0 +1,181 @@
+"""The built-in agent: one question a stage, whole files out of a plain-text reply."""
+
+from __future__ import annotations
+
+import json
+import re
+from collections.abc import Mapping
+from typing import Any
+
+from orchestrator.agents.base import AgentJob, AgentReport
+from orchestrator.records.failures import FailureClass
+from orchestrator.records.schema import Dropped, Ending, Evidence, Failure
+from orchestrator.sandbox import volume
+from orchestrator.sandbox.container import Container, ContainerSpec
+from orchestrator.sandbox.engine import Engine
+from orchestrator.sandbox.exec import Ended
+from orchestrator.sandbox.image import Image
+
+COMMAND = ("python", "-m", "builtin")
+WORKSPACE = "/workspace"
+STAGE = "/stage"
+PROMPT = "prompt.md"
+LOG_KB = 1024
+"""The report is one line on stdout; its entries are capped far below this."""
+FENCE_RUN = re.compile(r"`{3,}|~{3,}")
+
+
+class BuiltinAgent:
+    """See `orchestrator.agents.base.Agent`."""
+
+    name = "builtin"
+    image = "agent"
+
+    def __init__(self, engine: Engine, image: Image) -> None:
+        self._engine = engine
+        self._image = image
+
+    def render_scripted(self, say: str, files: Mapping[str, str]) -> str:
+        """Each file under `### FILE:`, in a fence longer than any run of marks inside it.
+
+        Every text comes back whole, with a newline at its end if it had none.
+        """
+        blocks = [say.rstrip("\n") + "\n"] if say else []
+        for path, text in files.items():
+            longest = max((len(run) for run in FENCE_RUN.findall(text)), default=3)
+            fence = "`" * (max(longest, 3) + 1)
+            ending = "" if not text or text.endswith("\n") else "\n"
+            blocks.append(f"### FILE: {path}\n{fence}\n{text}{ending}{fence}\n")
+        return "\n".join(blocks)
+
+    def run_stage(self, job: AgentJob) -> AgentReport:
+        """Work in a fresh container that is gone when this returns. Raises EngineError."""
+        owner = job.owner.as_role("agent")
+        stage = volume.create(self._engine, owner.as_role("prompt"))
+        try:
+            spec = ContainerSpec(
+                image=self._image.id,
+                owner=owner,
+                limits=job.limits,
+                mounts=(
+                    job.workspace.at(WORKSPACE, read_only=False),
+                    stage.at(STAGE, read_only=False),
+                ),
+                network=job.network.id,
+            )
+            with Container(self._engine, spec) as container:
+                container.put(STAGE, {PROMPT: job.prompt.encode("utf-8")}, mode=0o444)
+                ended = container.exec(
+                    COMMAND,
+                    timeout_s=job.limits.wall_s,
+                    env={
+                        "ORCH_MODEL_URL": job.access.url,
+                        "ORCH_MODEL_TOKEN": job.access.token,
+                        "ORCH_MODEL": job.access.model,
+                        "ORCH_PROMPT": f"{STAGE}/{PROMPT}",
+                        "ORCH_WORKSPACE": WORKSPACE,
+                    },
+                    log_kb=LOG_KB,
+                )
+        finally:
+            volume.remove(self._engine, stage)
+        return report_of(ended, job.access.stage)
+
+
+def report_of(ended: Ended, stage: str) -> AgentReport:
+    """The agent's own report, or why there is none. Pure."""
+    report: dict[str, Any] = {}
+    if ended.ending is Ending.EXITED and ended.exit_code == 0:
+        try:
+            report = json.loads(ended.raw_stdout)
+        except ValueError:
+            report = {}
+    if not report:
+        return AgentReport([], [], ended.stderr, _crashed(ended, stage))
+    return AgentReport(
+        written=report["written"],
+        dropped=[
+            Dropped(path=item["path"], reason=f"{item['reason']}: {item['detail']}")
+            for item in report["refused"]
+        ],
+        output=ended.stdout,
+        failure=judge(report, stage),
+        notes=report["notes"],
+    )
+
+
+def _crashed(ended: Ended, stage: str) -> Failure:
+    if ended.ending is Ending.TIMEOUT:
+        return Failure(
+            failure_class=FailureClass.TIMEOUT,
+            sentence=f"the model was not done within the stage's {ended.duration_s:.0f} s",
+            stage=stage,
+        )
+    last = ended.stderr.text.strip().splitlines()[-1:] or ["no output"]
+    return Failure(
+        failure_class=FailureClass.AGENT_ERROR,
+        sentence=f"the agent ended without a report ({ended.ending}, exit {ended.exit_code})",
+        reason=str(ended.ending),
+        stage=stage,
+        evidence=[Evidence(source="agent stderr", excerpt=last[0])],
+    )
+
+
+_NOTHING = {
+    "empty": "the reply was empty",
+    "only-thinking": "the reply was all reasoning, no answer",
+    "prose-only": "the reply held prose and no file",
+    "no-file-name": "the reply held code and no file name",
+    "tool-call": "the reply called a tool that was not offered",
+    "diff": "the reply held a patch where whole files were asked for",
+}
+
+
+def judge(report: Mapping[str, Any], stage: str) -> Failure | None:
+    """What the agent's report amounts to; None where files were written and nothing was cut.
+
+    A file refused beside others that were written is no failure by itself: it is in `dropped`.
+    """
+    if report["error"]:
+        known = {str(one) for one in FailureClass}
+        named = report["error_class"]
+        return Failure(
+            failure_class=FailureClass(named if named in known else "agent-error"),
+            sentence=report["error"].removeprefix(f"{named}: "),
+            stage=stage,
+            evidence=[Evidence(source="agent", excerpt=line) for line in report["broken"]],
+        )
+    reasons = [item["reason"] for item in report["refused"]]
+    excerpts = [f"{item['path']}: {item['detail']}" for item in report["refused"]]
+    verdict = _verdict(report, reasons)
+    if verdict is None:
+        return None
+    failure_class, sentence, reason = verdict
+    return Failure(
+        failure_class=failure_class,
+        sentence=sentence,
+        reason=reason,
+        stage=stage,
+        evidence=[Evidence(source="reply", excerpt=line) for line in excerpts],
+    )
+
+
+def _verdict(report: Mapping[str, Any], reasons: list[str]) -> tuple[FailureClass, str, str] | None:
+    """Class, sentence and reason; the first that applies."""
+    cut = report["done_reason"] == "length"
+    nothing = report["nothing"]
+    if nothing == "only-thinking" and cut:
+        sentence = "the whole reply budget went into reasoning"
+        return FailureClass.REASONING_EXHAUSTED, sentence, nothing
+    if cut or "truncated" in reasons:
+        budget = "the reply ended at its budget" if cut else "the reply ended inside a file"
+        return FailureClass.TRUNCATED_REPLY, budget, "length" if cut else "no-closing-fence"
+    if "disk-full" in reasons:
+        return FailureClass.DISK_FULL, "the workspace is full", ""
+    if report["written"]:
+        return None
+    if reasons and set(reasons) == {"unsafe-path"}:
+        return FailureClass.UNSAFE_PATH, "every file of the reply was refused for its path", ""
+    reason = nothing or ", ".join(sorted(set(reasons)))
+    sentence = _NOTHING.get(nothing, f"no file of the reply could be written ({reason})")
+    return FailureClass.NO_EDITS, sentence, reason

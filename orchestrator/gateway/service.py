@@ -1,0 +1,241 @@
+"""The gateway of a trial: starts its container, opens and closes the agents' way to a model."""
+
+from __future__ import annotations
+
+import json
+import time
+from collections.abc import Mapping
+from contextlib import ExitStack
+from dataclasses import dataclass
+from types import TracebackType
+from typing import Any, Protocol
+
+import httpx
+
+from orchestrator.errors import ContainerLost, EngineRefused
+from orchestrator.gateway.transport import ExecTransport
+from orchestrator.records.calls import CallRecord
+from orchestrator.records.schema import Ending
+from orchestrator.sandbox import network, volume
+from orchestrator.sandbox.container import Container, ContainerSpec
+from orchestrator.sandbox.engine import Engine
+from orchestrator.sandbox.image import Image
+from orchestrator.sandbox.labels import Owner
+from orchestrator.sandbox.limits import Limits
+from orchestrator.sandbox.network import Network
+
+ALIAS = "gateway"
+PORT = 11434
+RECORDS = "/records"
+SCRIPTS = "scripts.json"
+COMMAND = ("python", "-m", "server")
+CTL = ("python", "-m", "server.ctl")
+LIMITS = Limits(memory_mb=256, cpus=1, pids=64, tmp_mb=16, fsize_mb=4096)
+START_S = 60.0
+ORDER_S = 60.0
+MAX_RECORD_BYTES = 1 << 30
+
+
+class Model(Protocol):
+    """A model reference, as far as the gateway needs to know it."""
+
+    @property
+    def kind(self) -> str:
+        """`ollama` or `scripted`."""
+
+    @property
+    def name(self) -> str:
+        """The name at its upstream."""
+
+
+@dataclass(frozen=True)
+class CallSettings:
+    """What a trial pins on every call. Tokens; times in seconds.
+
+    `temperature` None: the model's own. `silence_s` is the longest wait for the first token
+    (loading the model included) and between any two.
+    """
+
+    num_ctx: int
+    max_reply_tokens: int
+    temperature: float | None = None
+    keep_alive: str = "1h"
+    silence_s: float = 600.0
+    total_s: float = 3600.0
+
+
+@dataclass(frozen=True)
+class Uplink:
+    """The gateway's way out to a model server.
+
+    `network` names an existing one (Compose's); None: a bridge of our own, gone with the trial.
+    """
+
+    network: str | None = None
+
+
+@dataclass(frozen=True)
+class Access:
+    """One stage's and turn's way to its model: good until closed, from the run's network only."""
+
+    url: str
+    token: str
+    model: str
+    stage: str
+
+
+class GatewayService:
+    """A context manager: one container for all runs of a trial.
+
+    Without an `uplink` it reaches nothing at all; scripted models need no more.
+    """
+
+    def __init__(
+        self,
+        engine: Engine,
+        image: Image,
+        owner: Owner,
+        calls: CallSettings,
+        uplink: Uplink | None = None,
+    ) -> None:
+        self._engine = engine
+        self._image = image
+        self._owner = owner.as_role("gateway")
+        self._calls = calls
+        self._wanted = uplink
+        self._stack = ExitStack()
+        self._container: Container | None = None
+        self.uplink: Network | None = None
+        """The network on which it reaches model servers; None without an uplink."""
+
+    def __enter__(self) -> GatewayService:
+        """Raises the engine's errors; EngineRefused where the gateway does not come up."""
+        with ExitStack() as stack:
+            home = self._home(stack)
+            records = volume.create(self._engine, self._owner.as_role("records"))
+            stack.callback(volume.remove, self._engine, records)
+            spec = ContainerSpec(
+                image=self._image.id,
+                owner=self._owner,
+                limits=LIMITS,
+                mounts=(records.at(RECORDS, read_only=False),),
+                network=home.id,
+                command=COMMAND,
+            )
+            self._container = stack.enter_context(Container(self._engine, spec))
+            self._wait_until_up(self._container)
+            self._stack = stack.pop_all()
+        return self
+
+    def __exit__(
+        self,
+        kind: type[BaseException] | None,
+        value: BaseException | None,
+        trace: TracebackType | None,
+    ) -> None:
+        self._stack.__exit__(kind, value, trace)
+
+    def _home(self, stack: ExitStack) -> Network:
+        """The network it is created on: an engine attaches further ones only to one that has."""
+        owner = self._owner.as_role("uplink")
+        if self._wanted is None:
+            return stack.enter_context(network.internal(self._engine, owner))
+        if self._wanted.network is not None:
+            self.uplink = network.existing(self._engine, self._wanted.network)
+        else:
+            self.uplink = stack.enter_context(network.bridge(self._engine, owner))
+        return self.uplink
+
+    def _wait_until_up(self, container: Container) -> None:
+        deadline = time.monotonic() + START_S
+        while True:
+            try:
+                ended = container.exec(CTL, timeout_s=ORDER_S, stdin=b'{"do": "status"}')
+            except ContainerLost as lost:
+                raise EngineRefused(
+                    f"The gateway ended as soon as it was started: {lost}"
+                ) from lost
+            if ended.exit_code == 0:
+                return
+            if time.monotonic() > deadline:
+                why = ended.stderr.text.strip()[-500:]
+                raise EngineRefused(f"The gateway did not come up within {START_S:g} s: {why}.")
+            time.sleep(0.05)
+
+    @property
+    def container(self) -> Container:
+        """Raises EngineRefused outside the `with` block."""
+        if self._container is None:
+            raise EngineRefused("The gateway was used outside its `with` block.")
+        return self._container
+
+    def attach(self, net: Network) -> None:
+        """Be found on `net` as `gateway`; ends when the network is removed."""
+        network.attach(self._engine, net, self.container, ALIAS)
+
+    def use_ollama(self, url: str) -> None:
+        """Send calls for Ollama models to `url`, as it is reached from the uplink."""
+        self._order("ollama", url=url)
+
+    def load_scripts(self, scripts: Mapping[str, Mapping[str, Mapping[int, str]]]) -> None:
+        """Replies of scripted models: model → stage → turn → text, in the agent's dialect."""
+        data = json.dumps(scripts).encode()
+        self.container.put(RECORDS, {SCRIPTS: data})
+        self._order("scripts", path=f"{RECORDS}/{SCRIPTS}")
+
+    def http(self, base_url: str) -> httpx.Client:
+        """A client that asks from where the gateway stands; to be closed by the caller."""
+        return httpx.Client(transport=ExecTransport(self.container), base_url=base_url)
+
+    def open(
+        self, *, run: str, stage: str, turn: int, model: Model, seed: int, network: Network
+    ) -> Access:
+        """Let one stage and turn of a run call its model, from `network` only."""
+        calls = self._calls
+        answer = self._order(
+            "open",
+            run=run,
+            stage=stage,
+            turn=turn,
+            model=model.name,
+            upstream=str(model.kind),
+            sources=[network.subnet],
+            pins={
+                "num_ctx": calls.num_ctx,
+                "seed": seed,
+                "max_reply_tokens": calls.max_reply_tokens,
+                "temperature": calls.temperature,
+                "keep_alive": calls.keep_alive,
+                "silence_s": calls.silence_s,
+                "total_s": calls.total_s,
+            },
+        )
+        return Access(f"http://{ALIAS}:{PORT}", answer["token"], model.name, stage)
+
+    def close(self, access: Access) -> list[CallRecord]:
+        """End the access, and every call still in progress on it; all its calls, in order."""
+        answer = self._order("close", token=access.token)
+        if answer["lines"] == 0:
+            return []
+        data = self.container.get(answer["file"], MAX_RECORD_BYTES)
+        lines = data.decode("ascii").splitlines()
+        if len(lines) != answer["lines"]:
+            raise EngineRefused(
+                f"The gateway recorded {len(lines)} of {answer['lines']} calls of {access.stage}."
+            )
+        return [CallRecord.model_validate_json(line) for line in lines]
+
+    def status(self) -> dict[str, Any]:
+        """`open`: tokens that are good now; `recorded`: calls; `refused`: reason → count."""
+        return self._order("status")
+
+    def _order(self, do: str, **more: object) -> dict[str, Any]:
+        order = json.dumps({"do": do, **more}).encode()
+        ended = self.container.exec(CTL, timeout_s=ORDER_S, stdin=order, log_kb=256)
+        if ended.ending is not Ending.EXITED or ended.exit_code != 0:
+            why = ended.stderr.text.strip()[-500:] or str(ended.ending)
+            raise EngineRefused(f"The gateway did not take the order {do}: {why}.")
+        answer: dict[str, Any] = json.loads(ended.raw_stdout)
+        if "error" in answer:
+            raise EngineRefused(f"The gateway refused the order {do}: {answer['error']}.")
+        return answer
