@@ -46,6 +46,9 @@ class DataSet:
     def excerpt(self) -> Path:
         return self.folder / "agent" / "excerpt.csv"
 
+    def size_bytes(self) -> int:
+        return sum((self.folder / name).stat().st_size for name in self.record.files)
+
     def agent_files(self) -> dict[str, bytes | Path]:
         """What is mounted where a submission trains: name there → file here."""
         return {path.name: path for path in sorted(self.agent.iterdir()) if path.is_file()}

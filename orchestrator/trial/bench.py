@@ -1,0 +1,35 @@
+"""What all runs of a trial share."""
+
+from dataclasses import dataclass
+
+from orchestrator.agents.base import Agent
+from orchestrator.gateway.service import GatewayService
+from orchestrator.models.reference import ModelReference
+from orchestrator.records.schema import TrialSettings
+from orchestrator.records.store import TrialStore
+from orchestrator.sandbox.engine import Engine
+from orchestrator.sandbox.labels import Owner
+from orchestrator.sandbox.volume import Volume
+from orchestrator.task import Task
+from orchestrator.trial.data import DataSet
+from orchestrator.trial.log import TrialLog
+from orchestrator.trial.tools import Images
+
+
+@dataclass(frozen=True)
+class Bench:
+    engine: Engine
+    images: Images
+    task: Task
+    data: DataSet
+    data_volume: Volume
+    gateway: GatewayService
+    agent: Agent
+    models: dict[str, ModelReference]
+    settings: TrialSettings
+    store: TrialStore
+    log: TrialLog
+
+    @property
+    def owner(self) -> Owner:
+        return Owner(trial=self.store.trial_id)

@@ -1,0 +1,268 @@
+"""A trial from its options to its report: refuse, prepare, store the plan, do run after run."""
+
+from __future__ import annotations
+
+import sys
+from collections.abc import Sequence
+from contextlib import ExitStack
+from dataclasses import dataclass
+from datetime import UTC, datetime
+
+from orchestrator import __version__
+from orchestrator.agents.native import BuiltinAgent
+from orchestrator.config import Settings
+from orchestrator.errors import Interrupted, PreflightFailed, UsageError
+from orchestrator.gateway.service import CallSettings, GatewayService, Uplink
+from orchestrator.models.ollama import Ollama
+from orchestrator.models.reference import ModelKind, ModelReference, parse_reference
+from orchestrator.models.server import model_server
+from orchestrator.records.schema import ModelRecord, TrialRecord, TrialSettings
+from orchestrator.records.store import TrialStore, new_trial_id
+from orchestrator.report.summary import TrialSummary, summarise_store
+from orchestrator.sandbox import network
+from orchestrator.sandbox.engine import Engine
+from orchestrator.sandbox.labels import Owner
+from orchestrator.sandbox.probe import prove_isolation
+from orchestrator.scoring.runtime import content_volume
+from orchestrator.task import Task
+from orchestrator.trial.bench import Bench
+from orchestrator.trial.data import DataSet, ensure_data
+from orchestrator.trial.estimate import Wanted, earlier_runs, estimate
+from orchestrator.trial.gather import gather
+from orchestrator.trial.log import Say, TrialLog
+from orchestrator.trial.plan import make_plan
+from orchestrator.trial.preflight import clear
+from orchestrator.trial.run import perform
+from orchestrator.trial.scripts import check_scripted, render_scripts
+from orchestrator.trial.session import session
+from orchestrator.trial.tasks import find_task
+from orchestrator.trial.tools import Images, trial_images
+
+KEEP_ALIVE = "1h"
+SERVER_START_S = 120.0
+
+
+@dataclass(frozen=True)
+class TrialOptions:
+    """What the user asked for; None: what the task says."""
+
+    task: str
+    models: Sequence[str]
+    runs: int | None = None
+    seed: int = 1
+    repair_turns: int | None = None
+    num_ctx: int | None = None
+    temperature: float | None = None
+    scale: float = 1.0
+
+
+def say_to_stderr(line: str) -> None:
+    print(line, file=sys.stderr, flush=True)
+
+
+def run_trial(settings: Settings, options: TrialOptions, say: Say = say_to_stderr) -> TrialSummary:
+    """Do a whole trial; its records lie under `runs/` from the moment its plan is stored.
+
+    What can't work is refused before any run, by the errors of preflight. Raises Interrupted when
+    the user stops it; what was finished by then is kept.
+    """
+    task = find_task(settings, options.task)
+    references = _references(options.models)
+    check_scripted(task, references)
+    chosen = _chosen(task, options)
+    data = ensure_data(settings.holdout_dir, task, chosen.scale, say=say)
+    _preflight(settings, task, references, chosen, data, say)
+    store = TrialStore(settings.runs_dir / new_trial_id(task.name))
+    try:
+        with ExitStack() as stack:
+            engine = Engine.connect()
+            owner = stack.enter_context(session(settings, engine, store.trial_id, say))
+            bench, record = _prepare(
+                _Start(settings, engine, owner, task, references, chosen, data, store, say), stack
+            )
+            for spec in record.plan:
+                perform(bench, spec)
+    except KeyboardInterrupt:
+        raise Interrupted(_interrupted(store)) from None
+    return summarise_store(store)
+
+
+def _references(models: Sequence[str]) -> list[ModelReference]:
+    references = [parse_reference(text) for text in models]
+    for reference in references:
+        if references.count(reference) > 1:
+            raise UsageError(f"--models names {reference.text} twice; use --runs for more runs")
+    return references
+
+
+def _chosen(task: Task, options: TrialOptions) -> TrialSettings:
+    defaults = task.defaults
+    return TrialSettings(
+        runs=defaults.runs if options.runs is None else options.runs,
+        seed=options.seed,
+        repair_turns=(
+            defaults.repair_turns if options.repair_turns is None else options.repair_turns
+        ),
+        num_ctx=defaults.num_ctx if options.num_ctx is None else options.num_ctx,
+        temperature=options.temperature,
+        scale=options.scale,
+    )
+
+
+def _preflight(
+    settings: Settings,
+    task: Task,
+    references: Sequence[ModelReference],
+    chosen: TrialSettings,
+    data: DataSet,
+    say: Say,
+) -> None:
+    """Raises PreflightFailed; tells warnings and what the trial will take."""
+    wanted = Wanted(
+        task=task,
+        models=tuple(references),
+        runs=chosen.runs,
+        scale=chosen.scale,
+        data_bytes=data.size_bytes(),
+    )
+    facts = gather(settings, [task], [one.name for one in references if one.needs_upstream])
+    earlier = earlier_runs(settings.runs_dir, task, [one.text for one in references], chosen.scale)
+    cleared = clear(facts, wanted, estimate(wanted, earlier, facts))
+    for check in cleared.warnings:
+        say(f"warning: {check.name}: {check.found}" + (f" ({check.mend})" if check.mend else ""))
+    for line in cleared.estimate.lines():
+        say(line)
+
+
+@dataclass(frozen=True)
+class _Start:
+    settings: Settings
+    engine: Engine
+    owner: Owner
+    task: Task
+    references: Sequence[ModelReference]
+    chosen: TrialSettings
+    data: DataSet
+    store: TrialStore
+    say: Say
+
+    @property
+    def needs_server(self) -> bool:
+        return any(reference.needs_upstream for reference in self.references)
+
+
+def _prepare(start: _Start, stack: ExitStack) -> tuple[Bench, TrialRecord]:
+    """Images, gateway, models, proof of isolation; then the plan is stored."""
+    images = trial_images(start.engine, start.say)
+    agent = BuiltinAgent(start.engine, images.agent)
+    uplink = Uplink(start.settings.uplink_network) if start.needs_server else None
+    gateway = stack.enter_context(
+        GatewayService(start.engine, images.gateway, start.owner, _calls(start), uplink)
+    )
+    gateway.load_scripts(render_scripts(start.task, start.references, agent))
+    models = [*_scripted(start.references), *_served(start, gateway, stack)]
+    _prove(start, images)
+    data_volume = content_volume(start.engine, images.tools.id, "data", start.data.agent_files())
+    record = _record(start, images, models)
+    start.store.save_trial(record)
+    log = TrialLog(start.store.log_file, start.say)
+    stack.callback(log.close)
+    log.event("trial", people=f"trial {start.store.trial_id}: {len(record.plan)} runs")
+    bench = Bench(
+        engine=start.engine,
+        images=images,
+        task=start.task,
+        data=start.data,
+        data_volume=data_volume,
+        gateway=gateway,
+        agent=agent,
+        models={reference.text: reference for reference in start.references},
+        settings=start.chosen,
+        store=start.store,
+        log=log,
+    )
+    return bench, record
+
+
+def _calls(start: _Start) -> CallSettings:
+    return CallSettings(
+        num_ctx=start.chosen.num_ctx,
+        max_reply_tokens=start.task.defaults.max_reply_tokens,
+        temperature=start.chosen.temperature,
+        keep_alive=KEEP_ALIVE,
+        total_s=start.task.limits.agent.wall_s,
+    )
+
+
+def _scripted(references: Sequence[ModelReference]) -> list[ModelRecord]:
+    return [
+        ModelRecord(reference=one.text, upstream="scripted", name=one.name)
+        for one in references
+        if one.kind is ModelKind.SCRIPTED
+    ]
+
+
+def _served(start: _Start, gateway: GatewayService, stack: ExitStack) -> list[ModelRecord]:
+    """Make every Ollama model ready, from where the gateway stands, and say what was loaded."""
+    if gateway.uplink is None:
+        return []
+    server = stack.enter_context(
+        model_server(start.engine, gateway.uplink, start.owner, start.settings, start.say)
+    )
+    gateway.use_ollama(server.url)
+    with gateway.http(server.url) as http:
+        ollama = Ollama(http, server.shown, can_pull=server.can_pull)
+        ollama.wait_ready(SERVER_START_S if start.settings.ollama_url is None else 0)
+        return [
+            ollama.prepare(one, start.chosen.num_ctx, keep_alive=KEEP_ALIVE, say=start.say)
+            for one in start.references
+            if one.kind is ModelKind.OLLAMA
+        ]
+
+
+def _prove(start: _Start, images: Images) -> None:
+    """Raises PreflightFailed where a container can reach what it must not."""
+    with network.internal(start.engine, start.owner.as_role("probe")) as net:
+        for where, place in (("the agents' network", net), ("a container without network", None)):
+            found = prove_isolation(start.engine, images.tools.id, place, start.owner)
+            if not found.closed:
+                raise PreflightFailed(
+                    f"isolation: from {where} something answers: {'; '.join(found.answered)}; "
+                    "this engine can't keep submissions in (see the README on what isolates what)"
+                )
+
+
+def _record(start: _Start, images: Images, models: Sequence[ModelRecord]) -> TrialRecord:
+    info = start.engine.info()
+    by_reference = {model.reference: model for model in models}
+    return TrialRecord(
+        trial_id=start.store.trial_id,
+        orch_version=__version__,
+        created_at=datetime.now(UTC),
+        task=start.task.name,
+        task_sha256=start.task.fingerprint(),
+        settings=start.chosen,
+        data=start.data.record,
+        images=images.records(),
+        models=[by_reference[reference.text] for reference in start.references],
+        engine={
+            "version": info.version,
+            "api": info.api,
+            "storage_driver": info.storage_driver,
+            "cgroup_version": str(info.cgroup_version),
+            "operating_system": info.operating_system,
+            "cpus": str(info.ncpu),
+            "memory_bytes": str(info.memory_bytes),
+        },
+        plan=make_plan(
+            [reference.text for reference in start.references],
+            start.chosen.runs,
+            start.chosen.seed,
+        ),
+    )
+
+
+def _interrupted(store: TrialStore) -> str:
+    if not store.trial_file.is_file():
+        return "interrupted before the first run"
+    return f"interrupted; what is finished is kept: orch report {store.trial_id}"

@@ -1,0 +1,198 @@
+"""The two kinds of stage, and the desk at which a run's stages work."""
+
+from __future__ import annotations
+
+import time
+from contextlib import ExitStack
+from dataclasses import dataclass
+from datetime import UTC, datetime
+
+from orchestrator.agents.base import AgentJob
+from orchestrator.records.calls import usage_of
+from orchestrator.records.schema import AgentStage, ExecuteStage, RunSpec
+from orchestrator.sandbox import network, volume
+from orchestrator.sandbox.history import History, Tree
+from orchestrator.sandbox.labels import Owner
+from orchestrator.sandbox.network import Network
+from orchestrator.sandbox.volume import Volume
+from orchestrator.scoring.runtime import ScoringBench
+from orchestrator.scoring.steps import header_of, run_stage
+from orchestrator.task import AgentStageSpec, ExecuteStageSpec
+from orchestrator.trial.bench import Bench
+from orchestrator.trial.judge import judge_agent_stage
+from orchestrator.trial.prompts import PromptOutput, output_of, own_files, render, without_label
+
+
+@dataclass
+class RunDesk:
+    """One run in progress: its workspace, network and history, and what it last put out."""
+
+    bench: Bench
+    spec: RunSpec
+    workspace: Volume
+    net: Network
+    history: History
+    baseline: frozenset[str]
+    """Paths of the workspace before the first stage."""
+    tree: str
+    output: PromptOutput | None = None
+    stages_done: int = 0
+
+    @property
+    def owner(self) -> Owner:
+        return Owner(trial=self.bench.store.trial_id, run=self.spec.run_id)
+
+    @property
+    def scoring(self) -> ScoringBench:
+        """The same for execute stages and the score: what passes in one behaves so in the other."""
+        bench = self.bench
+        return ScoringBench(
+            engine=bench.engine,
+            tools=bench.images.tools,
+            builder=bench.images.builder,
+            scorer=bench.images.scorer,
+            owner=self.owner,
+            task=bench.task,
+            data=bench.data_volume,
+            seed=self.spec.seed,
+            data_columns=header_of(bench.data.excerpt.read_bytes()),
+        )
+
+    def agent_stage_spec(self, name: str) -> AgentStageSpec:
+        for stage in self.bench.task.stage:
+            if isinstance(stage, AgentStageSpec) and stage.name == name:
+                return stage
+        raise KeyError(name)
+
+    def place(self, stage: str, turn: int) -> str:
+        """Prefix of the stage's files in the record, in order of happening."""
+        self.stages_done += 1
+        suffix = f"-repair{turn}" if turn else ""
+        return f"{self.stages_done:02d}-{stage}{suffix}"
+
+
+def open_desk(bench: Bench, spec: RunSpec, stack: ExitStack) -> RunDesk:
+    """A fresh workspace volume with the task's repo and the excerpt, and a network of its own."""
+    owner = Owner(trial=bench.store.trial_id, run=spec.run_id)
+    workspace = volume.create(bench.engine, owner.as_role("workspace"))
+    stack.callback(volume.remove, bench.engine, workspace)
+    files = workspace_files(bench)
+    volume.fill(bench.engine, bench.images.tools.id, workspace, files, owner)
+    net = stack.enter_context(network.internal(bench.engine, owner.as_role("agent")))
+    bench.gateway.attach(net)
+    history = History(bench.store.run_folder(spec.run_id) / "history.git")
+    desk = RunDesk(
+        bench=bench,
+        spec=spec,
+        workspace=workspace,
+        net=net,
+        history=history,
+        baseline=frozenset(files),
+        tree="",
+    )
+    desk.tree = _snapshot(desk, "baseline").id
+    return desk
+
+
+def workspace_files(bench: Bench) -> dict[str, bytes]:
+    """What the agent's workspace starts from: the task's repo folder and the excerpt."""
+    repo = bench.task.folder / bench.task.repo
+    files = {
+        path.relative_to(repo).as_posix(): path.read_bytes()
+        for path in sorted(repo.rglob("*"))
+        if path.is_file() and "__pycache__" not in path.parts
+    }
+    files["excerpt.csv"] = bench.data.excerpt.read_bytes()
+    return files
+
+
+def agent_stage(desk: RunDesk, stage: AgentStageSpec, template: str, turn: int) -> AgentStage:
+    """Render the prompt, let the agent work in a fresh container, judge what is on disk."""
+    bench, place = desk.bench, desk.place(stage.name, turn)
+    prompt = render(
+        bench.task,
+        template,
+        excerpt=bench.data.excerpt.read_text(encoding="utf-8"),
+        files=own_files(desk.history.extract(desk.tree), set(desk.baseline)),
+        output=desk.output,
+        expected=stage.expects,
+    )
+    bench.store.write_text(desk.spec.run_id, f"prompts/{place}.md", prompt)
+    started, began = datetime.now(UTC), time.monotonic()
+    access = bench.gateway.open(
+        run=desk.spec.run_id,
+        stage=stage.name,
+        turn=turn,
+        model=bench.models[desk.spec.model],
+        seed=desk.spec.seed,
+        network=desk.net,
+    )
+    try:
+        report = bench.agent.run_stage(
+            AgentJob(
+                prompt=prompt,
+                workspace=desk.workspace,
+                network=desk.net,
+                access=access,
+                limits=bench.task.limits.agent,
+                owner=desk.owner,
+            )
+        )
+    finally:
+        calls = bench.gateway.close(access)
+        bench.store.append_lines(
+            desk.spec.run_id, "calls.jsonl", [call.model_dump_json() for call in calls]
+        )
+    before = desk.tree
+    tree = _snapshot(desk, place)
+    desk.tree = tree.id
+    changes = desk.history.changes(before, tree.id)
+    present = desk.history.files(tree.id)
+    return AgentStage(
+        name=stage.name,
+        turn=turn,
+        started_at=started,
+        duration_s=time.monotonic() - began,
+        tree=tree.id,
+        changes=changes,
+        missing=[name for name in stage.expects if name not in present],
+        dropped=report.dropped,
+        skipped=tree.skipped,
+        usage=usage_of(calls),
+        agent_output=report.output,
+        failure=judge_agent_stage(
+            stage=stage.name,
+            expects=stage.expects,
+            present=present.keys(),
+            changes=changes,
+            announced=report.written,
+            dropped=report.dropped,
+            reported=report.failure,
+        ),
+    )
+
+
+def execute_stage(desk: RunDesk, stage: ExecuteStageSpec, turn: int) -> ExecuteStage:
+    """Run the stage's steps on a copy of the workspace; keep the output for the next prompt."""
+    bench, place = desk.bench, desk.place(stage.name, turn)
+    done = run_stage(
+        desk.scoring,
+        stage,
+        turn=turn,
+        files=desk.history.extract(desk.tree),
+        input_csv=without_label(bench.data.excerpt, bench.task.scorer.label_column),
+    )
+    for step in done.steps:
+        for name, stream in (("stdout", step.stdout), ("stderr", step.stderr)):
+            bench.store.write_text(
+                desk.spec.run_id, f"steps/{place}-{step.name}.{name}.txt", stream.text
+            )
+    desk.output = output_of(done)
+    return done
+
+
+def _snapshot(desk: RunDesk, message: str) -> Tree:
+    bench = desk.bench
+    return desk.history.snapshot(
+        bench.engine, bench.images.tools.id, desk.workspace, message, desk.owner
+    )
