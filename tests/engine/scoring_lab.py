@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 import csv
+import secrets
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 
 from orchestrator.records.schema import ScoreRecord
@@ -50,6 +51,12 @@ class Lab:
 
     def score(self, files: Mapping[str, bytes]) -> ScoreRecord:
         return score_files(self.bench, files, "tree", self.holdout)
+
+    def without_probe(self) -> Lab:
+        """The same task without a leaked column: each program predicts once."""
+        scorer = self.bench.task.scorer.model_copy(update={"leaked_column": None})
+        task = self.bench.task.model_copy(update={"scorer": scorer})
+        return replace(self, bench=replace(self.bench, task=task))
 
     def predicting(self, code: str, **others: str) -> ScoreRecord:
         """The score of the good submission with another predict.py."""
@@ -112,7 +119,7 @@ def lab(engine: Engine, where: Path, limits: Limits = LIMITS) -> Lab:
         tools=found.tools,
         builder=found.builder,
         scorer=found.scorer,
-        owner=Owner(trial=f"test-{where.name}", run="run", role="score"),
+        owner=Owner(trial=f"test-{secrets.token_hex(5)}", run="run", role="score"),
         task=task(limits),
         data=content_volume(engine, found.tools.id, "data", data),
         seed=11,

@@ -14,22 +14,13 @@ from orchestrator.records.schema import Failure
 from orchestrator.sandbox import environment
 from orchestrator.sandbox.container import ContainerSpec, run_step
 from orchestrator.sandbox.environment import build
-from orchestrator.sandbox.labels import Owner
 from orchestrator.sandbox.limits import Limits
 from orchestrator.sandbox.requirements import Declared, declared
-
-OWNER = Owner(trial="test-environment", run="run")
 
 
 @pytest.fixture(scope="module")
 def images(engine):
     return lab_images(engine)
-
-
-@pytest.fixture(autouse=True)
-def nothing_stays(engine):
-    yield
-    assert engine.owned(OWNER.trial) == []
 
 
 @pytest.fixture
@@ -44,37 +35,39 @@ def wanted(*lines: str) -> Declared:
     return found
 
 
-def python_in(engine, images, env, code):
+def python_in(engine, images, owner, env, code):
     spec = ContainerSpec(
-        images.scorer.id, OWNER, Limits(memory_mb=128), mounts=(env.mount,),
+        images.scorer.id, owner, Limits(memory_mb=128), mounts=(env.mount,),
         env={"PATH": "/env/bin:/usr/bin:/bin"},
     )  # fmt: skip
     return run_step(engine, spec, ("python", "-c", code), timeout_s=60)
 
 
-def test_a_package_is_there_where_it_is_used(engine, images):
-    env = build(engine, images, wanted("six==1.17.0"), OWNER)
+def test_a_package_is_there_where_it_is_used(engine, images, owner):
+    env = build(engine, images, wanted("six==1.17.0"), owner)
     assert not isinstance(env, Failure)
     assert env.record.packages == {"six": "1.17.0"}
     assert "six==1.17.0" in env.record.lock
     assert "--hash=sha256:" in env.record.lock
-    ended = python_in(engine, images, env, "import six, sys; print(six.__version__, sys.prefix)")
+    ended = python_in(
+        engine, images, owner, env, "import six, sys; print(six.__version__, sys.prefix)"
+    )
     assert ended.stdout.text.split() == ["1.17.0", "/env"]
-    assert python_in(engine, images, env, "open('/env/x', 'w')").exit_code == 1
+    assert python_in(engine, images, owner, env, "open('/env/x', 'w')").exit_code == 1
 
 
-def test_nothing_declared_is_an_environment_too(engine, images):
-    env = build(engine, images, Declared(), OWNER)
+def test_nothing_declared_is_an_environment_too(engine, images, owner):
+    env = build(engine, images, Declared(), owner)
     assert not isinstance(env, Failure)
     assert (env.record.lock, env.record.packages, env.record.declared_in) == ("", {}, None)
-    assert python_in(engine, images, env, "import sys; print(sys.prefix)").exit_code == 0
+    assert python_in(engine, images, owner, env, "import sys; print(sys.prefix)").exit_code == 0
 
 
-def test_one_lock_is_installed_once(engine, images, no_memory):
-    first = build(engine, images, wanted("six==1.17.0"), OWNER)
+def test_one_lock_is_installed_once(engine, images, owner, no_memory):
+    first = build(engine, images, wanted("six==1.17.0"), owner)
     environment._locks.clear()
     # Another text with the same lock.
-    second = build(engine, images, wanted("six == 1.17.*"), OWNER)
+    second = build(engine, images, wanted("six == 1.17.*"), owner)
     assert not isinstance(first, Failure)
     assert not isinstance(second, Failure)
     assert first.volume == second.volume
@@ -82,12 +75,12 @@ def test_one_lock_is_installed_once(engine, images, no_memory):
     assert second.record.install_s == 0.0
 
 
-def test_builds_at_the_same_time_share_one(engine, images, no_memory):
+def test_builds_at_the_same_time_share_one(engine, images, owner, no_memory):
     text = wanted("toolz==1.0.0")
     found = []
 
     def one() -> None:
-        found.append(build(engine, images, text, OWNER))
+        found.append(build(engine, images, text, owner))
 
     threads = [threading.Thread(target=one) for _ in range(3)]
     for thread in threads:
@@ -107,40 +100,42 @@ def test_builds_at_the_same_time_share_one(engine, images, no_memory):
         ("docopt==0.6.2", C.DEPENDENCY_UNAVAILABLE, "no wheel of docopt"),
     ],
 )
-def test_what_can_not_be_resolved_is_classified(engine, images, line, failure_class, says):
-    failure = build(engine, images, wanted(line), OWNER)
+def test_what_can_not_be_resolved_is_classified(engine, images, owner, line, failure_class, says):
+    failure = build(engine, images, wanted(line), owner)
     assert isinstance(failure, Failure)
     assert failure.failure_class is failure_class
     assert says in failure.sentence
 
 
-def test_a_conflict_is_explained(engine, images):
-    failure = build(engine, images, wanted("pandas==2.2.2", "numpy==1.19.5"), OWNER)
+def test_a_conflict_is_explained(engine, images, owner):
+    failure = build(engine, images, wanted("pandas==2.2.2", "numpy==1.19.5"), owner)
     assert isinstance(failure, Failure)
     assert failure.failure_class is C.DEPENDENCY_CONFLICT
     assert "numpy==1.19.5" in failure.sentence
 
 
-def test_an_index_that_stays_away_is_not_the_submission_s_failure(engine, images, monkeypatch):
+def test_an_index_that_stays_away_is_not_the_submission_s_failure(
+    engine, images, owner, monkeypatch
+):
     monkeypatch.setenv("UV_INDEX_URL", "http://127.0.0.1:9/simple")
     monkeypatch.setattr(environment, "ATTEMPTS", 2)
     monkeypatch.setitem(environment.UV_SETTINGS, "UV_HTTP_RETRIES", "0")
-    failure = build(engine, images, wanted("wheel"), OWNER)
+    failure = build(engine, images, wanted("wheel"), owner)
     assert isinstance(failure, Failure)
     assert failure.failure_class is C.INDEX_UNAVAILABLE
     assert "Connection refused" in failure.sentence
 
 
-def test_resolving_has_a_time_limit(engine, images):
+def test_resolving_has_a_time_limit(engine, images, owner):
     # Shorter than uv takes to start.
     limits = environment.LIMITS.model_copy(update={"wall_s": 0.001})
-    failure = build(engine, images, wanted("idna"), OWNER, limits)
+    failure = build(engine, images, wanted("idna"), owner, limits)
     assert isinstance(failure, Failure)
     assert failure.failure_class is C.TIMEOUT
 
 
-def test_an_environment_of_another_python_is_refused(engine, images, monkeypatch):
+def test_an_environment_of_another_python_is_refused(engine, images, owner, monkeypatch):
     other = replace(images.scorer, id="another-image")
     monkeypatch.setitem(environment._pythons, "another-image", "3.13.1 /usr/bin/python3.13")
     with pytest.raises(ImageBuildFailed, match=r"built with Python 3\.\d+\.\d+ .* used with 3.13"):
-        build(engine, replace(images, scorer=other), wanted("six"), OWNER)
+        build(engine, replace(images, scorer=other), wanted("six"), owner)

@@ -7,6 +7,9 @@ from scoring_lab import GOOD, PREDICT, TRAIN, lab
 
 from orchestrator.records.failures import FailureClass as C
 from orchestrator.sandbox.limits import Limits
+from orchestrator.scoring.runtime import input_volume
+from orchestrator.scoring.steps import Workplace, environment_of
+from orchestrator.task import Step
 
 
 @pytest.fixture(scope="module")
@@ -63,8 +66,7 @@ def test_a_probe_that_crashes_leaves_the_score(bench):
 
 
 CRASHES = [
-    ("no predict.py", None, C.NO_ENTRY_POINT, "predict.py is not there"),
-    ("does not parse", "def f(:\n", C.SYNTAX_ERROR, "predict.py, line 1"),
+    ("does not parse", "def f(:\n", C.SYNTAX_ERROR, "0.py, line 1"),
     ("undeclared import", "import bs4\n", C.UNDECLARED_DEPENDENCY, "needs bs4"),
     (
         "label asked of the input",
@@ -91,7 +93,6 @@ CRASHES = [
     ("kills itself", "import os; os.kill(os.getpid(), 9)", C.KILLED, "SIGKILL"),
     ("waits for input", "input('path? ')", C.RUNTIME_ERROR, "EOFError"),
     ("writes nothing", "", C.OUTPUT_SCHEMA, "predictions.csv was not written"),
-    ("half of the rows", None, C.OUTPUT_SCHEMA, "6 of 12 ids missing (h1, h3, h5, …)"),
     (
         "symlink as output",
         "import os; os.symlink('/etc/passwd', '/out/predictions.csv')",
@@ -113,12 +114,6 @@ CRASHES = [
         "No space left",
     ),
     (
-        "more in the workspace than it holds",
-        "open('big', 'w').write('x' * (40 << 20))",
-        C.DISK_FULL,
-        "No space left",
-    ),
-    (
         "more in /tmp than it holds",
         "open('/tmp/big', 'w').write('x' * (40 << 20))",
         C.DISK_FULL,
@@ -133,23 +128,60 @@ CRASHES = [
 ]  # fmt: skip
 
 
+@pytest.fixture(scope="module")
+def place(bench):
+    """All the failing programs in one workspace, beside a model as training leaves it."""
+    scripts = {f"{number}.py": row[1].encode() for number, row in enumerate(CRASHES)}
+    environment = environment_of(bench.bench, {})
+    with Workplace(bench.bench, scripts | {"words.json": b"[]"}, environment) as place:
+        yield place
+
+
 @pytest.mark.parametrize(
-    ("name", "code", "failure_class", "says"), [pytest.param(*row, id=row[0]) for row in CRASHES]
+    ("number", "failure_class", "says"),
+    [pytest.param(n, *row[2:], id=row[0]) for n, row in enumerate(CRASHES)],
 )
-def test_what_fails_is_classified_with_score_0(bench, name, code, failure_class, says):
-    if name == "no predict.py":
-        record = bench.score({"train.py": TRAIN.encode()})
-    elif name == "half of the rows":
-        record = bench.predicting(
-            PREDICT.replace("        writer", "        if row['id'][-1] in '02468': writer")
-        )
-    else:
-        record = bench.predicting(code)
-    assert record.failure is not None
-    assert record.failure.failure_class is failure_class, record.failure
-    assert says in record.failure.sentence
-    assert record.score == 0.0
-    assert record.metrics is None
+def test_what_fails_is_classified(bench, place, number, failure_class, says):
+    arguments = bench.bench.task.scorer.predict.command[2:]
+    step = Step(name="predict", command=("python", f"{number}.py", *arguments), needs_input=True)
+    inputs = input_volume(bench.bench, bench.holdout.features)
+    result = place.run(step, inputs, frozenset({"id", "body", "flag"}))
+    assert result.failure is not None
+    assert result.failure.failure_class is failure_class, result.failure
+    assert says in result.failure.sentence
+    assert result.output is None
+
+
+def test_a_failure_of_predicting_is_a_score_of_0(bench):
+    record = bench.score({"train.py": TRAIN.encode()})
+    assert record.failure.failure_class is C.NO_ENTRY_POINT
+    assert "predict.py is not there" in record.failure.sentence
+    assert (record.score, record.metrics, len(record.steps)) == (0.0, None, 2)
+
+
+def test_a_failure_of_training_ends_the_score(bench):
+    record = bench.score(GOOD | {"train.py": b"import bs4"})
+    assert record.failure.failure_class is C.UNDECLARED_DEPENDENCY
+    assert [step.name for step in record.steps] == ["train"]
+
+
+def test_half_of_the_rows_is_a_score_of_0(bench):
+    code = PREDICT.replace("        writer", "        if row['id'][-1] in '02468': writer")
+    record = bench.predicting(code)
+    assert record.failure.failure_class is C.OUTPUT_SCHEMA
+    assert "6 of 12 ids missing (h1, h3, h5, …)" in record.failure.sentence
+    assert (record.score, record.metrics, record.leak) == (0.0, None, None)
+
+
+def test_the_workspace_is_capped(bench):
+    record = bench.score({"train.py": b"open('big', 'w').write('x' * (40 << 20))"})
+    assert record.failure.failure_class is C.DISK_FULL
+
+
+def test_a_submission_that_does_not_fit_is_told(bench):
+    record = bench.score({"train.py": b"", "words.txt": b"x" * (33 << 20)})
+    assert record.failure.failure_class is C.DISK_FULL
+    assert "does not fit into its workspace" in record.failure.sentence
 
 
 def test_a_class_of_main_can_not_be_loaded(bench):
@@ -185,7 +217,7 @@ def test_a_child_that_goes_on_after_the_end_changes_nothing(bench):
         "        open(a.output, 'a').write('666,1\\n'); time.sleep(0.05)\n"
         "out.close(); os._exit(0)\n"
     )
-    record = bench.predicting(PREDICT + daemon)
+    record = bench.without_probe().predicting(PREDICT + daemon)
     # Either the rows as they were at the end, or rows that nobody asked for: never half of it.
     if record.failure is None:
         assert record.score == 1.0
@@ -195,7 +227,9 @@ def test_a_child_that_goes_on_after_the_end_changes_nothing(bench):
 
 
 def test_a_child_that_holds_stdout_does_not_hold_the_score(bench):
-    record = bench.predicting(PREDICT + "\nimport subprocess; subprocess.Popen(['sleep', '300'])\n")
+    record = bench.without_probe().predicting(
+        PREDICT + "\nimport subprocess; subprocess.Popen(['sleep', '300'])\n"
+    )
     assert record.score == 1.0
     assert record.steps[-1].duration_s < 30
 

@@ -60,7 +60,7 @@ if inside:
 
 @pytest.fixture
 def bench(engine, tmp_path):
-    return lab(engine, tmp_path)
+    return lab(engine, tmp_path).without_probe()
 
 
 def both(code: str) -> dict[str, bytes]:
