@@ -8,7 +8,7 @@ import json
 import tarfile
 import tempfile
 from collections.abc import Iterator, Mapping
-from contextlib import contextmanager
+from contextlib import closing, contextmanager
 from dataclasses import dataclass
 from pathlib import Path, PurePosixPath
 from typing import IO, Any, Literal
@@ -141,6 +141,12 @@ def _head(engine: Engine, container: str, path: str) -> Entry | None:
             # A HEAD has no body: the status does not tell a missing path from a missing container.
             api.inspect_container(container)
             return None
+        if response.status_code >= 500:
+            # Asked again in the way that comes with a reason.
+            with closing(api._get(url, params={"path": path}, stream=True)) as response:
+                if "too many links" in response.text:
+                    raise UnsafeOutput(path, "is a symlink that leads in a circle")
+                api._raise_for_status(response)
         api._raise_for_status(response)
     return entry_of(response.headers[STAT_HEADER])
 

@@ -9,7 +9,7 @@ from pathlib import Path
 from types import TracebackType
 from typing import Any, Literal
 
-from orchestrator.errors import ContainerLost, EngineRefused, OrchError
+from orchestrator.errors import ContainerLost, EngineRefused, EngineUnavailable, OrchError
 from orchestrator.sandbox import archive
 from orchestrator.sandbox import exec as execution
 from orchestrator.sandbox.archive import Entry
@@ -231,6 +231,8 @@ class Container:
                 f"Container {self.name} ended that we had not stopped "
                 f"(exit code {state['ExitCode']})."
             )
+        if streams.broken:
+            raise EngineUnavailable("The container engine broke off the output of a command.")
         if streams.sink_error is not None:
             raise streams.sink_error
         return Ended(

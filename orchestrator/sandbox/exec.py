@@ -133,6 +133,11 @@ class Demux:
         self._stream = 0
         self._left = 0
 
+    @property
+    def amid(self) -> bool:
+        """Whether a frame has begun and not ended."""
+        return bool(self._left or self._header)
+
     def feed(self, data: bytes) -> Iterator[tuple[int, bytes]]:
         at = 0
         while at < len(data):
@@ -159,6 +164,9 @@ class Streams:
         self.captures = {STDOUT: Capture(keep), STDERR: Capture(keep)}
         self.sink_error: BaseException | None = None
         self.ended = threading.Event()
+        self.broken = False
+        """Whether the stream ended otherwise than by its end."""
+        self._closing = False
         self._sink = command.sink
         with translated("start a command"):
             self._response, self._reader, self._socket = _attach(engine, exec_id)
@@ -171,14 +179,15 @@ class Streams:
     def _drain(self) -> None:
         demux = Demux()
         try:
-            # A closed or broken connection ends the stream; why, the command's state tells.
-            with contextlib.suppress(OSError, ValueError):
-                while data := self._reader.read1(CHUNK):
-                    for stream, payload in demux.feed(data):
-                        if stream in self.captures:
-                            self.captures[stream].write(payload)
-                        if stream == STDOUT:
-                            self._pour(payload)
+            while data := self._reader.read1(CHUNK):
+                for stream, payload in demux.feed(data):
+                    if stream in self.captures:
+                        self.captures[stream].write(payload)
+                    if stream == STDOUT:
+                        self._pour(payload)
+            self.broken = demux.amid and not self._closing
+        except (OSError, ValueError):
+            self.broken = not self._closing
         finally:
             self.ended.set()
 
@@ -208,6 +217,7 @@ class Streams:
 
     def close(self) -> None:
         """End the stream. Must come before a kill: the engine waits for a stalled reader."""
+        self._closing = True
         with contextlib.suppress(OSError):
             self._socket.shutdown(socket.SHUT_RDWR)
         self.ended.wait(STRAGGLERS_S)
