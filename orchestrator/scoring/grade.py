@@ -13,7 +13,8 @@ import resource
 import subprocess
 import sys
 import tempfile
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
 from dataclasses import asdict
 from pathlib import Path
 from typing import Any
@@ -36,11 +37,15 @@ class _Wire(BaseModel):
 
 
 class Job(_Wire):
-    """Paths of the host. `altered` holds predictions on the altered holdout, where probed."""
+    """Paths of the host. `altered` holds predictions on the altered holdout, where probed.
+
+    Without a key the file is only looked at: whether it has a label for each of `ids`.
+    """
 
     predictions: str
-    altered: str | None
-    key: str
+    altered: str | None = None
+    key: str | None = None
+    ids: list[str] = []
     columns: dict[str, Any]
 
 
@@ -61,26 +66,42 @@ def grade(
     A file that can't be graded gives an `output-schema` failure with all its problems; a child
     that does not come back with a verdict is our failure, `scorer-error`.
     """
-    with tempfile.TemporaryDirectory(prefix="orch-grade-") as folder:
-        paths: list[str | None] = []
-        for name, data in ((SOURCE, content), (f"altered-{SOURCE}", altered)):
-            path = Path(folder) / name
-            paths.append(None if data is None else str(path))
-            if data is not None:
-                path.write_bytes(data)
+    with _laid(content, altered) as paths:
         job = Job(
-            predictions=str(paths[0]), altered=paths[1], key=str(key), columns=asdict(columns)
+            predictions=paths[0],
+            altered=paths[1] if altered is not None else None,
+            key=str(key),
+            columns=asdict(columns),
         )
-        answer = _in_child(job)
-    if isinstance(answer, Failure):
+        return _judged(_in_child(job))
+
+
+def check(content: bytes, ids: Sequence[str], columns: Columns) -> Failure | None:
+    """Whether a predictions file could be graded: the failure that grading it would give."""
+    with _laid(content) as paths:
+        job = Job(predictions=paths[0], ids=list(ids), columns=asdict(columns))
+        found = _judged(_in_child(job))
+    return found if isinstance(found, Failure) else None
+
+
+@contextmanager
+def _laid(*contents: bytes | None) -> Iterator[list[str]]:
+    """Paths of temporary files with these contents; None gives an empty one."""
+    with tempfile.TemporaryDirectory(prefix="orch-grade-") as folder:
+        paths = [Path(folder) / f"{number}.csv" for number in range(len(contents))]
+        for path, content in zip(paths, contents, strict=True):
+            path.write_bytes(content or b"")
+        yield [str(path) for path in paths]
+
+
+def _judged(answer: Verdict | Failure) -> Verdict | Failure:
+    if isinstance(answer, Failure) or not answer.problems:
         return answer
-    if answer.problems:
-        return Failure(
-            failure_class=FailureClass.OUTPUT_SCHEMA,
-            sentence=f"{SOURCE}: {'; '.join(answer.problems)}",
-            evidence=[Evidence(source=SOURCE, excerpt=problem) for problem in answer.problems],
-        )
-    return answer
+    return Failure(
+        failure_class=FailureClass.OUTPUT_SCHEMA,
+        sentence=f"{SOURCE}: {'; '.join(answer.problems)}",
+        evidence=[Evidence(source=SOURCE, excerpt=problem) for problem in answer.problems],
+    )
 
 
 def _in_child(job: Job) -> Verdict | Failure:
@@ -158,9 +179,13 @@ def _main() -> None:
     resource.setrlimit(resource.RLIMIT_AS, (MEMORY_BYTES, MEMORY_BYTES))
     job = Job.model_validate_json(sys.stdin.buffer.read())
     columns = Columns(**job.columns)
-    altered = Path(job.altered).read_bytes() if job.altered else None
     content = Path(job.predictions).read_bytes()
-    answer = verdict(content, read_key(Path(job.key), columns), columns, altered)
+    if job.key is None:
+        found = predictions.read(content, job.ids, columns)
+        answer = Verdict(problems=found.problems if isinstance(found, Refused) else [])
+    else:
+        altered = Path(job.altered).read_bytes() if job.altered else None
+        answer = verdict(content, read_key(Path(job.key), columns), columns, altered)
     sys.stdout.write(answer.model_dump_json())
 
 

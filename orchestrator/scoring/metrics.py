@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
+import numpy as np
 from sklearn.metrics import (
     accuracy_score,
     confusion_matrix,
@@ -17,14 +18,15 @@ from orchestrator.records.schema import Metrics
 
 def metrics(truth: Sequence[int], predicted: Sequence[int]) -> Metrics:
     """Both of equal length, labels 1 (positive) and 0. A ratio with nothing below it is 0."""
-    negatives, positives = confusion_matrix(truth, predicted, labels=[0, 1])
+    true, said = np.asarray(truth), np.asarray(predicted)
+    negatives, positives = confusion_matrix(true, said, labels=[0, 1])
     return Metrics(
-        f1=float(f1_score(truth, predicted, zero_division=0.0)),
-        precision=float(precision_score(truth, predicted, zero_division=0.0)),
-        recall=float(recall_score(truth, predicted, zero_division=0.0)),
-        accuracy=float(accuracy_score(truth, predicted)),
-        flagged_rate=sum(predicted) / len(predicted),
-        true_rate=sum(truth) / len(truth),
+        f1=float(f1_score(true, said, zero_division=0.0)),
+        precision=float(precision_score(true, said, zero_division=0.0)),
+        recall=float(recall_score(true, said, zero_division=0.0)),
+        accuracy=float(accuracy_score(true, said)),
+        flagged_rate=float(said.mean()),
+        true_rate=float(true.mean()),
         true_positives=int(positives[1]),
         false_positives=int(negatives[1]),
         false_negatives=int(positives[0]),

@@ -15,11 +15,9 @@ from orchestrator.sandbox.environment import Environment
 from orchestrator.sandbox.history import History
 from orchestrator.scoring.claims import expected_f1
 from orchestrator.scoring.grade import Verdict, grade
-from orchestrator.scoring.predictions import Columns
 from orchestrator.scoring.runtime import ScoringBench, input_volume
-from orchestrator.scoring.steps import Workplace, environment_of, header_of
+from orchestrator.scoring.steps import Workplace, columns_of, environment_of, header_of
 from orchestrator.scoring.submission import read_folder, without_built
-from orchestrator.task import PredictionsScorer
 
 ALTERED = "1"
 """What the probe sets the leaked column to, throughout."""
@@ -165,17 +163,6 @@ def named_in(files: Mapping[str, bytes], column: str) -> str | None:
             if column.encode() in line:
                 return f"{path}, line {number}"
     return None
-
-
-def columns_of(scorer: PredictionsScorer) -> Columns:
-    return Columns(
-        id=scorer.id_column,
-        label=scorer.label_column,
-        positive=scorer.positive,
-        negative=scorer.negative,
-        positive_words=scorer.positive_words,
-        negative_words=scorer.negative_words,
-    )
 
 
 def altered_column(content: bytes, column: str, value: str) -> bytes:

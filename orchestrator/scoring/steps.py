@@ -26,6 +26,8 @@ from orchestrator.sandbox.environment import Environment
 from orchestrator.sandbox.limits import MIB
 from orchestrator.sandbox.volume import Scratch, Volume
 from orchestrator.scoring.failures import StepEvidence, classify
+from orchestrator.scoring.grade import check
+from orchestrator.scoring.predictions import Columns
 from orchestrator.scoring.runtime import (
     DATA,
     INPUT,
@@ -37,7 +39,7 @@ from orchestrator.scoring.runtime import (
     input_volume,
     submission_env,
 )
-from orchestrator.task import ExecuteStageSpec, Step
+from orchestrator.task import ExecuteStageSpec, PredictionsScorer, Step
 
 _IN_HOME = 'mkdir -p "$XDG_CACHE_HOME" "$MPLCONFIGDIR" "$XDG_DATA_HOME"; exec "$@"'
 """HOME lies in /tmp, which is empty in each fresh container."""
@@ -232,6 +234,23 @@ def header_of(content: bytes) -> frozenset[str]:
     return frozenset(next(csv.reader(io.StringIO(first)), []))
 
 
+def ids_of(content: bytes, column: str) -> list[str]:
+    """The ids in a CSV file of ours, in its order."""
+    rows = csv.DictReader(io.StringIO(content.decode("utf-8-sig"), newline=""))
+    return [row[column] for row in rows]
+
+
+def columns_of(scorer: PredictionsScorer) -> Columns:
+    return Columns(
+        id=scorer.id_column,
+        label=scorer.label_column,
+        positive=scorer.positive,
+        negative=scorer.negative,
+        positive_words=scorer.positive_words,
+        negative_words=scorer.negative_words,
+    )
+
+
 def environment_of(bench: ScoringBench, files: Mapping[str, bytes]) -> Environment | Failure:
     """The environment that a submission's files declare, found or made."""
     declared = environments.declared(files)
@@ -248,7 +267,10 @@ def run_stage(
     files: Mapping[str, bytes],
     input_csv: bytes,
 ) -> ExecuteStage:
-    """An execute stage: the environment where it asks for one, then its steps on a copy."""
+    """An execute stage: the environment where it asks for one, then its steps on a copy.
+
+    Predictions that the steps leave must be fit to be graded, for each row of `input_csv`.
+    """
     started, began = datetime.now(UTC), time.monotonic()
     environment: Environment | None = None
     failure: Failure | None = None
@@ -263,6 +285,9 @@ def run_stage(
     if failure is None:
         done = run_steps(bench, files, stage.steps, environment, input_csv)
         failure = done.failure
+        if failure is None and done.output is not None:
+            columns = columns_of(bench.task.scorer)
+            failure = check(done.output, ids_of(input_csv, columns.id), columns)
     if failure is not None:
         failure = failure.model_copy(update={"stage": stage.name})
     return ExecuteStage(

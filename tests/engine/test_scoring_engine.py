@@ -8,7 +8,7 @@ from scoring_lab import GOOD, PREDICT, TRAIN, lab
 from orchestrator.records.failures import FailureClass as C
 from orchestrator.sandbox.limits import Limits
 from orchestrator.scoring.runtime import input_volume
-from orchestrator.scoring.steps import Workplace, environment_of
+from orchestrator.scoring.steps import Workplace, environment_of, run_stage
 from orchestrator.task import Step
 
 
@@ -182,6 +182,23 @@ def test_a_submission_that_does_not_fit_is_told(bench):
     record = bench.score({"train.py": b"", "words.txt": b"x" * (33 << 20)})
     assert record.failure.failure_class is C.DISK_FULL
     assert "does not fit into its workspace" in record.failure.sentence
+
+
+@pytest.mark.parametrize("complete", [True, False])
+def test_an_execute_stage_looks_at_what_was_predicted(bench, complete):
+    code = PREDICT if complete else PREDICT.replace("        writer", "        0 and writer")
+    stage = run_stage(
+        bench.bench,
+        bench.bench.task.stage[0],
+        turn=1,
+        files=GOOD | {"predict.py": code.encode()},
+        input_csv=b"id,body,flag\nx1,win a prize,0\nx2,lunch,0\n",
+    )
+    assert [step.exit_code for step in stage.steps] == [0, 0]
+    assert stage.passed is complete
+    if not complete:
+        assert stage.failure.stage == "check"
+        assert "header and no rows; 2 are wanted" in stage.failure.sentence
 
 
 def test_a_class_of_main_can_not_be_loaded(bench):

@@ -9,7 +9,7 @@ from pathlib import Path
 
 import pytest
 
-from orchestrator.scoring.grade import Verdict, grade, read_key, verdict
+from orchestrator.scoring.grade import Verdict, check, grade, read_key, verdict
 from orchestrator.scoring.predictions import Columns, Read, Refused, read
 
 CASES = Path(__file__).parents[1] / "cases" / "06"
@@ -224,6 +224,13 @@ def test_a_refused_file_comes_back_from_the_child_as_a_failure():
     assert not isinstance(result, Verdict)
     assert result.failure_class == "output-schema"
     assert result.sentence.startswith("predictions.csv: 17 of 20 ids missing (1, 2, 4, …)")
+
+
+def test_a_file_can_be_looked_at_without_a_key():
+    assert check(PLAIN, IDS, COLUMNS) is None
+    found = check(rows("1,0"), IDS, COLUMNS)
+    assert found is not None
+    assert found.sentence == "predictions.csv: 3 of 4 ids missing (2, 3, 4)"
 
 
 def test_a_key_that_is_none_is_our_failure(tmp_path):
