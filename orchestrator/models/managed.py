@@ -76,23 +76,28 @@ def managed_ollama(
 
 def choose_gpu(setting: GpuSetting, info: EngineInfo) -> Gpu | None:
     """How the GPU is handed in; None: not at all. Raises GpuUnavailable when asked in vain."""
-    ways = {
-        "legacy": "nvidia" in info.runtimes,
-        "cdi": any(device.startswith("nvidia.com/gpu") for device in info.cdi_devices),
-    }
+    ways = gpu_ways(info)
     if setting == "off":
         return None
     if setting == "auto":
-        if ways["legacy"]:
-            return Gpu("legacy")
-        return Gpu("cdi") if ways["cdi"] else None
-    if not ways[setting]:
+        return Gpu(ways[0]) if ways else None
+    if setting not in ways:
         what = "no NVIDIA runtime" if setting == "legacy" else "no CDI device of nvidia.com/gpu"
         raise GpuUnavailable(
             f"--gpu {setting}: the engine knows {what}; install the NVIDIA container toolkit, "
             "or use --gpu off"
         )
     return Gpu(setting)
+
+
+def gpu_ways(info: EngineInfo) -> list[Literal["legacy", "cdi"]]:
+    """How this engine can hand an NVIDIA GPU to a container, the preferred way first."""
+    ways: list[Literal["legacy", "cdi"]] = []
+    if "nvidia" in info.runtimes:
+        ways.append("legacy")
+    if any(device.startswith("nvidia.com/gpu") for device in info.cdi_devices):
+        ways.append("cdi")
+    return ways
 
 
 def limits(info: EngineInfo) -> Limits:

@@ -6,6 +6,7 @@ import json
 import time
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
+from dataclasses import dataclass
 from typing import Any
 
 import httpx
@@ -21,6 +22,16 @@ from orchestrator.models.reference import ModelReference
 from orchestrator.records.schema import ModelRecord
 
 Say = Callable[[str], None]
+
+
+@dataclass(frozen=True)
+class Loaded:
+    """A model in memory. `context` and `split` are None where the server does not tell."""
+
+    name: str
+    context: int | None
+    split: str | None
+
 
 INVENTORY_TIMEOUT_S = 30.0
 LOAD_TIMEOUT_S = 900.0
@@ -44,6 +55,22 @@ class Ollama:
     def version(self) -> str:
         """Raises ModelServerUnreachable."""
         return str(self._json("GET", "/api/version").get("version", "unknown"))
+
+    def models(self) -> dict[str, int]:
+        """Name and bytes of each model that it holds. Raises ModelServerUnreachable."""
+        listed = self._json("GET", "/api/tags").get("models") or []
+        return {str(one.get("name")): int(one.get("size") or 0) for one in listed}
+
+    def loaded(self) -> list[Loaded]:
+        """The models in memory now. Raises ModelServerUnreachable."""
+        return [
+            Loaded(
+                str(one.get("name")),
+                one.get("context_length"),
+                processor_split(one.get("size", 0), one.get("size_vram", 0)),
+            )
+            for one in self._json("GET", "/api/ps").get("models") or []
+        ]
 
     def wait_ready(self, timeout_s: float) -> str:
         """Its version, once it answers. Raises ModelServerUnreachable after `timeout_s`."""

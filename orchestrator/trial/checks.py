@@ -8,8 +8,10 @@ from urllib.parse import SplitResult, urlsplit
 
 from pydantic import BaseModel
 
+from orchestrator.models.ollama import GIB
+from orchestrator.models.relay import is_loopback
 from orchestrator.sandbox.engine import EngineInfo
-from orchestrator.trial.facts import GIB, EngineFacts, Facts, HostFacts, Needs, is_loopback, size
+from orchestrator.trial.facts import EngineFacts, Facts, HostFacts, Needs, size
 
 PYTHONS = ((3, 11), (3, 13))
 """Oldest and newest minor version that the tests run on."""

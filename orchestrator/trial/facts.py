@@ -2,14 +2,13 @@
 
 from __future__ import annotations
 
-import ipaddress
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from datetime import datetime
 from pathlib import Path
 
+from orchestrator.models.managed import gpu_ways
+from orchestrator.models.ollama import GIB, Loaded
 from orchestrator.sandbox.engine import EngineInfo, Owned
-
-GIB = 1 << 30
 
 
 @dataclass(frozen=True)
@@ -51,23 +50,15 @@ class EngineFacts:
 
 
 @dataclass(frozen=True)
-class LoadedModel:
-    name: str
-    context: int
-    gpu_share: float
-    """Of its memory, in [0, 1]."""
-
-
-@dataclass(frozen=True)
 class OllamaFacts:
     """An Ollama that was asked. `problem` says why it did not answer; empty when it did."""
 
     url: str
     version: str = ""
     problem: str = ""
-    models: tuple[tuple[str, int], ...] = ()
+    models: dict[str, int] = field(default_factory=dict)
     """Name and bytes of each model it holds."""
-    loaded: tuple[LoadedModel, ...] = ()
+    loaded: tuple[Loaded, ...] = ()
 
 
 @dataclass(frozen=True)
@@ -92,6 +83,9 @@ class Facts:
     ollama_given: bool
     """The user named it; else it is whatever answers at the usual address."""
     ollama_image_here: bool
+    """The image from which orch starts its own."""
+    ollama_models_problem: str
+    """Why the folder of models can't be used; empty where it can or none is named."""
     gpu: str
     """The setting: auto, legacy, cdi or off."""
     needs: Needs
@@ -102,23 +96,6 @@ class Facts:
     @property
     def engine_gpu(self) -> bool:
         return self.engine is not None and bool(gpu_ways(self.engine.info))
-
-
-def gpu_ways(info: EngineInfo) -> list[str]:
-    """How a container can get an NVIDIA GPU here: `legacy` (runtime) and `cdi`."""
-    ways = ["legacy"] if "nvidia" in info.runtimes else []
-    if any(device.startswith("nvidia.com/gpu") for device in info.cdi_devices):
-        ways.append("cdi")
-    return ways
-
-
-def is_loopback(host: str) -> bool:
-    if host == "localhost" or host.endswith(".localhost"):
-        return True
-    try:
-        return ipaddress.ip_address(host).is_loopback
-    except ValueError:
-        return False
 
 
 def size(number: int) -> str:

@@ -9,12 +9,14 @@ import sys
 from collections.abc import Collection
 from datetime import UTC, datetime
 from pathlib import Path
-from typing import Any
 
 import httpx
 
 from orchestrator.config import PACKAGE, Settings
-from orchestrator.errors import EngineError, ImageMissing, OrchError
+from orchestrator.errors import EngineError, ImageMissing, OrchError, UsageError
+from orchestrator.models.managed import models_folder
+from orchestrator.models.ollama import Ollama
+from orchestrator.models.relay import parse_url
 from orchestrator.sandbox import ca, image
 from orchestrator.sandbox.engine import Engine
 from orchestrator.sandbox.limits import Limits
@@ -25,7 +27,6 @@ from orchestrator.trial.facts import (
     Facts,
     HostFacts,
     ImageFact,
-    LoadedModel,
     Needs,
     OllamaFacts,
 )
@@ -34,7 +35,6 @@ from orchestrator.trial.tasks import list_tasks
 COMMANDS = ("docker", "nvidia-smi", "nvidia-ctk")
 COMMAND_TIMEOUT_S = 20
 USUAL_OLLAMA = "http://127.0.0.1:11434"
-OLLAMA_TIMEOUT_S = 5
 
 
 def gather(
@@ -51,13 +51,18 @@ def gather(
             tasks = list_tasks(settings)
         except OrchError as exc:
             tasks, problem = [], str(exc)
-    engine, engine_problem, image_here = None, "", False
+    engine, engine_problem, image_here, models_problem = None, "", False, ""
     try:
         connection = Engine.connect()
         engine = engine_facts(connection, settings)
-        image_here = image.is_here(connection, image.pins()["ollama"]["image"])
+        pinned = str(image.pins()["ollama"]["image"])
+        image_here = image.is_here(connection, settings.ollama_image or pinned)
+        if settings.ollama_models is not None:
+            models_folder(connection, settings.ollama_models)
     except EngineError as exc:
         engine_problem = str(exc)
+    except UsageError as exc:
+        models_problem = str(exc)
     ollama = ollama_facts(settings.ollama_url or USUAL_OLLAMA)
     return Facts(
         host=host_facts(settings.runs_dir),
@@ -66,6 +71,7 @@ def gather(
         ollama=ollama,
         ollama_given=settings.ollama_url is not None,
         ollama_image_here=image_here,
+        ollama_models_problem=models_problem,
         gpu=settings.gpu,
         needs=task_needs(tasks, _of_interest(ollama, models)),
         tasks=tuple(task.name for task in tasks),
@@ -114,18 +120,11 @@ def engine_facts(engine: Engine, settings: Settings) -> EngineFacts:
 def ollama_facts(url: str) -> OllamaFacts:
     """Version, models and loaded models of the server at `url`, or why it did not answer."""
     try:
-        with httpx.Client(base_url=url, timeout=OLLAMA_TIMEOUT_S, trust_env=False) as client:
-            version = _answer(client, "/api/version")
-            models = _answer(client, "/api/tags")
-            loaded = _answer(client, "/api/ps")
-    except (httpx.HTTPError, httpx.InvalidURL, ValueError) as exc:
-        return OllamaFacts(url, problem=f"no Ollama answers at {url} ({exc})")
-    return OllamaFacts(
-        url,
-        version=str(version.get("version", "")),
-        models=tuple((str(m["name"]), int(m.get("size", 0))) for m in models.get("models") or ()),
-        loaded=tuple(_loaded(model) for model in loaded.get("models") or ()),
-    )
+        with httpx.Client(base_url=parse_url(url).geturl(), trust_env=False) as http:
+            ollama = Ollama(http, url)
+            return OllamaFacts(url, ollama.version(), "", ollama.models(), tuple(ollama.loaded()))
+    except OrchError as exc:
+        return OllamaFacts(url, problem=str(exc))
 
 
 def task_needs(tasks: list[Task], models: dict[str, int]) -> Needs:
@@ -142,7 +141,7 @@ def task_needs(tasks: list[Task], models: dict[str, int]) -> Needs:
 def _of_interest(ollama: OllamaFacts, models: Collection[str] | None) -> dict[str, int]:
     return {
         name: size
-        for name, size in ollama.models
+        for name, size in ollama.models.items()
         if models is None or name in models or name.removesuffix(":latest") in models
     }
 
@@ -157,20 +156,6 @@ def _image_fact(engine: Engine, name: str) -> ImageFact:
     except ImageMissing:
         return ImageFact(name, built=False, needs_mb=needs_mb)
     return ImageFact(name, built=True, needs_mb=needs_mb)
-
-
-def _answer(client: httpx.Client, path: str) -> dict[str, Any]:
-    """Raises httpx.HTTPError, or ValueError for what is no JSON object."""
-    answer = client.get(path).raise_for_status().json()
-    if not isinstance(answer, dict):
-        raise ValueError(f"{path} answered with no JSON object")
-    return answer
-
-
-def _loaded(model: dict[str, Any]) -> LoadedModel:
-    total = int(model.get("size", 0))
-    share = int(model.get("size_vram", 0)) / total if total else 0.0
-    return LoadedModel(str(model.get("name", "")), int(model.get("context_length", 0)), share)
 
 
 def _runs(command: list[str]) -> bool:

@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
-from urllib.parse import urlsplit
-
+from orchestrator.models.managed import gpu_ways
+from orchestrator.models.ollama import GIB
+from orchestrator.models.relay import is_loopback, parse_url
 from orchestrator.sandbox.engine import EngineInfo
 from orchestrator.trial.checks import Check
-from orchestrator.trial.facts import GIB, Facts, gpu_ways, is_loopback, size
+from orchestrator.trial.facts import Facts, size
 
 OLDEST_OLLAMA = (0, 20)
 """The first whose calls can ask not to have a long prompt cut in silence."""
@@ -78,6 +79,9 @@ def ollama(facts: Facts) -> Check:
         mend = "start it, or correct --ollama-url; scripted models need none"
         return Check.fail("ollama", asked.problem, mend)
     if asked.problem:
+        if facts.ollama_models_problem:
+            mend = "correct ollama_models, or leave it away to have models pulled"
+            return Check.fail("ollama", facts.ollama_models_problem, mend)
         if facts.ollama_image_here:
             found = "none named: orch starts the pinned image, which is here"
             return Check.ok("ollama", found)
@@ -103,8 +107,8 @@ def ollama_context(facts: Facts) -> Check:
     if facts.ollama.problem:
         return Check.ok("context", f"not asked; {note}")
     loaded = ", ".join(
-        f"{model.name} with {model.context} tokens, {model.gpu_share:.0%} on the GPU"
-        for model in facts.ollama.loaded
+        f"{one.name} with {one.context or 'unknown'} tokens of context on {one.split or '?'}"
+        for one in facts.ollama.loaded
     )
     return Check.ok("context", f"loaded now: {loaded or 'none'}; {note}")
 
@@ -117,7 +121,7 @@ def _shares_memory(info: EngineInfo, facts: Facts) -> bool:
     if not facts.ollama_given:
         return True
     desktop = "Docker Desktop" in info.operating_system
-    return is_loopback(urlsplit(facts.ollama.url).hostname or "") and not desktop
+    return is_loopback(parse_url(facts.ollama.url).hostname or "") and not desktop
 
 
 def _version(text: str) -> tuple[int, ...] | None:

@@ -2,19 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable
 from dataclasses import dataclass
 
-from orchestrator.config import Settings
 from orchestrator.errors import PreflightFailed
-from orchestrator.models.reference import ModelReference
-from orchestrator.task import Task
 from orchestrator.trial.checks import Check, Status
-from orchestrator.trial.data import data_folder
 from orchestrator.trial.doctor import failed, judge
-from orchestrator.trial.estimate import Estimate, Wanted, earlier_runs, estimate
+from orchestrator.trial.estimate import Estimate, Wanted
 from orchestrator.trial.facts import Facts, size
-from orchestrator.trial.gather import gather
 
 OF_MODEL_SERVERS = frozenset({"gpu", "ollama", "context"})
 """Checks that don't concern a trial of scripted models alone."""
@@ -28,18 +23,6 @@ class Cleared:
 
     warnings: list[Check]
     estimate: Estimate
-
-
-def preflight(
-    settings: Settings, task: Task, models: Sequence[ModelReference], runs: int, scale: float
-) -> Cleared:
-    """Look at this machine, judge the trial, estimate it. Raises PreflightFailed."""
-    folder = data_folder(settings.holdout_dir, task, task.data.seed, scale)
-    files = [path.stat().st_size for path in folder.rglob("*") if path.is_file()]
-    wanted = Wanted(task, tuple(models), runs, scale, data_bytes=sum(files) if files else None)
-    facts = gather(settings, [task], [model.name for model in models if model.needs_upstream])
-    earlier = earlier_runs(settings.runs_dir, task, [model.text for model in models], scale)
-    return clear(facts, wanted, estimate(wanted, earlier, facts))
 
 
 def clear(facts: Facts, wanted: Wanted, expected: Estimate) -> Cleared:

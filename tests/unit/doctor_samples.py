@@ -6,9 +6,9 @@ from dataclasses import replace
 from datetime import UTC, datetime
 from pathlib import Path
 
+from orchestrator.models.ollama import GIB
 from orchestrator.sandbox.engine import EngineInfo
 from orchestrator.trial.facts import (
-    GIB,
     EngineFacts,
     Facts,
     HostFacts,
@@ -50,9 +50,7 @@ ENGINE = EngineFacts(
     left_overs=(),
     asked_at=NOW,
 )
-OLLAMA = OllamaFacts(
-    "http://127.0.0.1:11434", version="0.34.0", models=(("gpt-oss:20b", 14 * GIB),)
-)
+OLLAMA = OllamaFacts("http://127.0.0.1:11434", version="0.34.0", models={"gpt-oss:20b": 14 * GIB})
 FACTS = Facts(
     host=HOST,
     engine=ENGINE,
@@ -60,6 +58,7 @@ FACTS = Facts(
     ollama=OLLAMA,
     ollama_given=True,
     ollama_image_here=True,
+    ollama_models_problem="",
     gpu="auto",
     needs=Needs(memory_mb=4096, cpus=2.0, models={"gpt-oss:20b": 14 * GIB}),
     tasks=("spam",),

@@ -24,11 +24,12 @@ from doctor_samples import (
 from rich.console import Console
 
 from orchestrator.config import Settings
+from orchestrator.models.ollama import GIB, Loaded
 from orchestrator.sandbox.engine import Owned
 from orchestrator.sandbox.labels import Owner
 from orchestrator.trial.checks import Check, Status
 from orchestrator.trial.doctor import failed, judge, render_checks, run_doctor
-from orchestrator.trial.facts import GIB, Facts, ImageFact, LoadedModel, Needs
+from orchestrator.trial.facts import Facts, ImageFact, Needs
 from orchestrator.trial.gather import host_facts, ollama_facts, task_needs
 
 MANAGED = replace(FACTS, ollama_given=False)
@@ -173,13 +174,17 @@ TURNING: dict[str, tuple[Facts, str, Status, str]] = {
         replace(with_ollama(MANAGED, problem="refused"), ollama_image_here=False), "ollama",
         Status.WARN, "pull the image",
     ),
+    "a folder of models that is none": (
+        replace(with_ollama(MANAGED, problem="refused"), ollama_models_problem="/x: no folder"),
+        "ollama", Status.FAIL, "/x: no folder",
+    ),
     "an Ollama that was not named": (MANAGED, "ollama", Status.OK, "with --ollama-url only"),
     "old Ollama": (with_ollama(version="0.19.2"), "ollama", Status.WARN, "0.20 or newer"),
     "a first good Ollama": (with_ollama(version="0.20.0-rc1"), "ollama", Status.OK, "0.20.0"),
     "Ollama built from source": (with_ollama(version="0.0.0"), "ollama", Status.OK, "0.0.0"),
     "loaded models": (
-        with_ollama(loaded=(LoadedModel("gpt-oss:20b", 4096, 0.42),)), "context", Status.OK,
-        "gpt-oss:20b with 4096 tokens, 42% on the GPU; the default (OLLAMA_CONTEXT_LENGTH) can't",
+        with_ollama(loaded=(Loaded("gpt-oss:20b", 4096, "58%/42% CPU/GPU"),)), "context", Status.OK,
+        "gpt-oss:20b with 4096 tokens of context on 58%/42% CPU/GPU; the default",
     ),
     "left-overs": (
         with_engine(left_overs=(LEFT, LEFT)), "left-overs", Status.WARN, "2 containers of spam-1",
@@ -302,7 +307,7 @@ def test_ollama_is_asked_for_all_three(server: str) -> None:
     assert found == replace(
         OLLAMA,
         url=server,
-        loaded=(LoadedModel("gpt-oss:20b", 4096, 0.4), LoadedModel("old", 0, 0.0)),
+        loaded=(Loaded("gpt-oss:20b", 4096, "60%/40% CPU/GPU"), Loaded("old", None, None)),
     )
 
 
@@ -310,7 +315,7 @@ def test_ollama_is_asked_for_all_three(server: str) -> None:
     "server", [{}, {"/api/version": b"<html>"}, {"/api/version": []}], indirect=True
 )
 def test_another_server_is_no_ollama(server: str) -> None:
-    assert f"no Ollama answers at {server}" in ollama_facts(server).problem
+    assert server in ollama_facts(server).problem
 
 
 @pytest.mark.parametrize("url", ["nonsense", "http://", "ftp://x", "http://127.0.0.1:99999"])

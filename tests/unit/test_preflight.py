@@ -12,12 +12,13 @@ from doctor_samples import FACTS, with_engine, with_info, with_ollama
 from report_samples import START, failure, finished, score, trial
 
 from orchestrator.errors import PreflightFailed
+from orchestrator.models.ollama import GIB
 from orchestrator.models.reference import parse_reference
 from orchestrator.records.schema import RunRecord, RunStatus
 from orchestrator.records.store import TrialStore
 from orchestrator.task import Task
 from orchestrator.trial.estimate import Estimate, Wanted, earlier_runs, estimate
-from orchestrator.trial.facts import GIB, Facts, ImageFact
+from orchestrator.trial.facts import Facts, ImageFact
 from orchestrator.trial.preflight import clear
 
 TASK = Task.model_validate(
