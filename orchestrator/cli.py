@@ -58,7 +58,8 @@ def _settings(**options: object) -> Settings:
 
 
 def _print_json(value: object) -> None:
-    click.echo(json.dumps(value, indent=1, ensure_ascii=False))
+    # ASCII: texts of models stand in it, and must neither steer a terminal nor fail to encode.
+    click.echo(json.dumps(value, indent=1))
 
 
 _ollama_options = [

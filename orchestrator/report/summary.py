@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 from collections.abc import Iterable, Sequence
 from datetime import datetime
 from enum import StrEnum
@@ -193,11 +192,6 @@ def summarise(trial: TrialRecord, runs: Iterable[RunRecord]) -> TrialSummary:
         harness_failures=[view.run_id for view in views if view.outcome is Outcome.HARNESS],
         models=models,
     )
-
-
-def to_json(summary: TrialSummary) -> str:
-    """All of the summary, in ASCII so that no text of a model can steer a terminal."""
-    return json.dumps(summary.model_dump(mode="json"), indent=2, ensure_ascii=True)
 
 
 def _run_view(spec: RunSpec, record: RunRecord | None) -> RunView:

@@ -17,6 +17,7 @@ from report_samples import (
     trial,
 )
 
+from orchestrator.cli import main
 from orchestrator.records.failures import TABLE, Attribution, FailureClass
 from orchestrator.records.schema import (
     RepairOutcome,
@@ -28,7 +29,7 @@ from orchestrator.records.schema import (
     Usage,
 )
 from orchestrator.records.store import TrialStore
-from orchestrator.report.summary import ModelView, Outcome, summarise, summarise_store, to_json
+from orchestrator.report.summary import ModelView, Outcome, summarise, summarise_store
 
 CASE = Path(__file__).parents[1] / "cases" / "07" / "runs.jsonl"
 # The recorded runs name their endings in their own words.
@@ -254,14 +255,32 @@ def test_it_reads_a_trial_from_its_folder_while_it_runs(tmp_path: Path) -> None:
     assert outcomes["qwen3-coder-30b-a3b-03"] is Outcome.NOT_STARTED
 
 
-def test_json_holds_all_of_it_and_is_plain_ascii() -> None:
+def test_orch_report_as_json_holds_all_of_it_in_plain_ascii(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
     (spec,) = specs(1)
-    nasty = failure("runtime-error", "\x1b[31mred \x9b2J \u202eevil \ud800")
-    plan = trial(["m"], 1, [spec])
-    summary = summarise(plan, [finished(spec, failure=nasty)])
-    text = to_json(summary)
+    nasty = "\x1b[31mred \x9b2J \u202eevil"
+    store = TrialStore(tmp_path / "runs" / "t")
+    store.save_trial(trial(["m"], 1, [spec]))
+    store.save_run(finished(spec, failure=failure("runtime-error", nasty)))
+    monkeypatch.setenv("ORCH_HOME", str(tmp_path))
+    main(["report", "latest", "--json"])
+    text = capsys.readouterr().out
     assert text.isascii()
     assert all(char == "\n" or char.isprintable() for char in text)
     (model,) = json.loads(text)["models"]
     assert set(model) == set(ModelView.model_fields)
-    assert model["runs"][0]["failure"]["sentence"] == nasty.sentence
+    assert model["runs"][0]["failure"]["sentence"] == nasty
+
+
+def test_orch_report_prints_the_table(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    record, runs = mixed_trial()
+    store = TrialStore(tmp_path / "runs" / record.trial_id)
+    store.save_trial(record)
+    for run in runs:
+        store.save_run(run)
+    monkeypatch.setenv("ORCH_HOME", str(tmp_path))
+    main(["report", record.trial_id[:10]])
+    assert "5 of 9 runs so far" in capsys.readouterr().out
