@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from pathlib import Path
+
 import pytest
 from scoring_lab import GOOD, PREDICT, TRAIN, lab
 
@@ -10,6 +12,8 @@ from orchestrator.sandbox.limits import Limits
 from orchestrator.scoring.runtime import input_volume
 from orchestrator.scoring.steps import Workplace, environment_of, run_stage
 from orchestrator.task import Step
+
+CASES = Path(__file__).parents[1] / "cases"
 
 
 @pytest.fixture(scope="module")
@@ -163,6 +167,22 @@ def test_a_failure_of_training_ends_the_score(bench):
     record = bench.score(GOOD | {"train.py": b"import bs4"})
     assert record.failure.failure_class is C.UNDECLARED_DEPENDENCY
     assert [step.name for step in record.steps] == ["train"]
+
+
+def test_a_second_missing_module_is_the_same_kind_of_failure(bench):
+    declared = (CASES / "19" / "requirements_c_second_missing.txt").read_bytes()
+    code = (CASES / "19" / "predict_c.py").read_bytes()
+    record = bench.score({"train.py": code, "requirements.txt": declared})
+    assert "beautifulsoup4" in record.environment.packages
+    assert record.failure.failure_class is C.UNDECLARED_DEPENDENCY
+    assert "needs unidecode" in record.failure.sentence
+
+
+def test_dependencies_that_do_not_exist_end_the_score(bench):
+    declared = (CASES / "19" / "requirements_b_stdlib_listed.txt").read_bytes()
+    record = bench.score(GOOD | {"requirements.txt": declared})
+    assert record.failure.failure_class is C.DEPENDENCY_NOT_FOUND
+    assert (record.score, record.steps, record.environment) == (0.0, [], None)
 
 
 def test_half_of_the_rows_is_a_score_of_0(bench):

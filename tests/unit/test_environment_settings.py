@@ -1,0 +1,38 @@
+"""What a builder is told of the host's package indexes, and what a lock says is installed."""
+
+from __future__ import annotations
+
+import pytest
+
+from orchestrator.sandbox.environment import index_settings, locked_packages
+
+
+@pytest.mark.parametrize(
+    ("host", "inside"),
+    [
+        ({}, {}),
+        ({"PIP_INDEX_URL": "https://a.invalid"}, {"UV_DEFAULT_INDEX": "https://a.invalid"}),
+        (
+            {"PIP_INDEX_URL": "https://a.invalid", "UV_DEFAULT_INDEX": "https://b.invalid"},
+            {"UV_DEFAULT_INDEX": "https://b.invalid"},
+        ),
+        ({"PIP_EXTRA_INDEX_URL": "https://c.invalid"}, {"UV_INDEX": "https://c.invalid"}),
+        ({"PIP_INDEX_URL": ""}, {}),
+    ],
+)
+def test_the_host_s_indexes_are_used(host, inside):
+    assert index_settings(host) == inside
+
+
+def test_a_lock_lists_what_is_installed():
+    lock = (
+        "numpy==2.4.6 \\\n    --hash=sha256:00 \\\n    --hash=sha256:11\n"
+        'Typing_Extensions==4.16.0 ; python_version < "3.13" \\\n    --hash=sha256:22\n'
+        "uvicorn[standard]==0.54.0 \\\n    --hash=sha256:33\n"
+    )
+    assert locked_packages(lock) == {
+        "numpy": "2.4.6",
+        "typing-extensions": "4.16.0",
+        "uvicorn": "0.54.0",
+    }
+    assert locked_packages("") == {}
