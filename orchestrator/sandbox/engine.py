@@ -28,6 +28,8 @@ if TYPE_CHECKING:
 CALL_TIMEOUT_S = 60
 """Of every call to the engine. A start under load took seconds, never minutes."""
 OLDEST_API = (1, 41)
+HOSTS = ("unix://", "tcp://", "http://", "https://")
+"""How an engine may be addressed: over a socket whose two directions close apart."""
 
 Kind = Literal["container", "network", "volume"]
 
@@ -91,6 +93,11 @@ class Engine:
         from requests.exceptions import RequestException
 
         host, tls = _endpoint()
+        if not host.startswith(HOSTS):
+            raise EngineUnavailable(
+                f"A container engine at {host} can't be used: forward its socket to this machine "
+                "and point DOCKER_HOST at that (unix:///path)."
+            )
         try:
             api = docker.APIClient(base_url=host, tls=tls, version="auto", timeout=CALL_TIMEOUT_S)
         except (DockerException, RequestException, OSError) as error:

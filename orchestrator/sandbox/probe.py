@@ -72,7 +72,9 @@ def prove_isolation(
 @contextmanager
 def _listener() -> Iterator[int]:
     """The port of a listener on all addresses of this machine. The kernel accepts for us."""
-    with socket.create_server(("", 0), backlog=64) as listening:
+    both = socket.has_dualstack_ipv6()
+    family = socket.AF_INET6 if both else socket.AF_INET
+    with socket.create_server(("", 0), family=family, dualstack_ipv6=both) as listening:
         yield int(listening.getsockname()[1])
 
 

@@ -47,7 +47,10 @@ def create(engine: Engine, owner: Owner, *, size_mb: int | None = None) -> Volum
     if size_mb is not None:
         place = f"size={size_mb}m,uid={SANDBOX_UID},gid={SANDBOX_UID},mode=0755"
         options = {"type": "tmpfs", "device": "tmpfs", "o": f"{place},nosuid,nodev"}
-    return _create(engine, new_name(owner.role), owner.labels(), options)
+    made = _create(engine, new_name(owner.role), owner.labels(), options)
+    if options:
+        engine.root_owner[made.name] = str(SANDBOX_UID)
+    return made
 
 
 def shared(engine: Engine, name: str, role: str) -> Volume:
@@ -61,7 +64,10 @@ def host_folder(engine: Engine, path: Path, owner: Owner) -> Volume:
     A folder that does not exist shows when a container with it starts: EngineRefused.
     """
     options = {"type": "none", "o": "bind", "device": str(path)}
-    return _create(engine, new_name(owner.role), owner.labels(), options)
+    made = _create(engine, new_name(owner.role), owner.labels(), options)
+    if options:
+        engine.root_owner[made.name] = str(SANDBOX_UID)
+    return made
 
 
 def _create(engine: Engine, name: str, labels: dict[str, str], options: dict[str, str]) -> Volume:

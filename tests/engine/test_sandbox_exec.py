@@ -209,6 +209,22 @@ def test_a_signal_of_its_own_making_is_no_lack_of_memory(
     assert (ended.ending, ended.exit_code, ended.oom_kills) == (Ending.KILLED, 137, 0)
 
 
+def test_processes_up_to_the_limit_hide_nothing(engine: Engine, spec: ContainerSpec) -> None:
+    code = (
+        "import os, time\n"
+        "try:\n"
+        "    while True:\n"
+        "        if not os.fork():\n"
+        "            os.close(1); os.close(2); time.sleep(600)\n"
+        "except BlockingIOError:\n"
+        "    os._exit(7)\n"
+    )
+    ended = python(engine, spec, code)
+    assert (ended.ending, ended.exit_code) == (Ending.EXITED, 7)
+    # Read although there is room for no process more.
+    assert ended.oom_kills == 0
+
+
 KILL_ALL = (
     "import os, signal, time\nif os.fork():\n    time.sleep(600)\nos.kill(-1, signal.SIGKILL)\n"
 )

@@ -12,6 +12,7 @@ import pytest
 from orchestrator.errors import (
     ContainerLost,
     EngineRefused,
+    EngineUnavailable,
     GpuUnavailable,
     ImageMissing,
     NotEnoughSpace,
@@ -21,7 +22,7 @@ from orchestrator.records.schema import Ending
 from orchestrator.sandbox import archive
 from orchestrator.sandbox.archive import Entry, entry_of, packed
 from orchestrator.sandbox.container import ContainerSpec, Gpu, Hardening, Mount, config
-from orchestrator.sandbox.engine import refusal, why_unreachable
+from orchestrator.sandbox.engine import Engine, refusal, why_unreachable
 from orchestrator.sandbox.exec import (
     Capture,
     Counters,
@@ -165,6 +166,14 @@ def test_the_engines_words_become_our_errors(status: int, text: str, kind: type[
 )
 def test_no_engine_names_the_mend(text: str, mend: str) -> None:
     assert mend in why_unreachable("unix:///x.sock", text)
+
+
+def test_an_engine_whose_streams_can_not_be_steered_is_refused(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setenv("DOCKER_HOST", "ssh://user@elsewhere")
+    with pytest.raises(EngineUnavailable, match="forward its socket"):
+        Engine.connect()
 
 
 def test_a_container_is_closed_unless_told_otherwise() -> None:
