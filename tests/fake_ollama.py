@@ -1,3 +1,4 @@
+#!/usr/bin/env python3
 """A stand-in for an Ollama server: same shapes, same words, and faults on request.
 
 In a test: `with FakeOllama() as fake: fake.url`. As a program (`fake_ollama.py serve`) it listens

@@ -84,13 +84,8 @@ class BuiltinAgent:
 
 def report_of(ended: Ended, stage: str) -> AgentReport:
     """The agent's own report, or why there is none. Pure."""
-    report: dict[str, Any] = {}
-    if ended.ending is Ending.EXITED and ended.exit_code == 0:
-        try:
-            report = json.loads(ended.raw_stdout)
-        except ValueError:
-            report = {}
-    if not report:
+    report = _read(ended)
+    if report is None:
         return AgentReport([], [], ended.stderr, _crashed(ended, stage))
     return AgentReport(
         written=report["written"],
@@ -102,6 +97,16 @@ def report_of(ended: Ended, stage: str) -> AgentReport:
         failure=judge(report, stage),
         notes=report["notes"],
     )
+
+
+def _read(ended: Ended) -> dict[str, Any] | None:
+    if ended.ending is not Ending.EXITED or ended.exit_code != 0:
+        return None
+    try:
+        value = json.loads(ended.raw_stdout)
+    except ValueError:
+        return None
+    return value if isinstance(value, dict) and "written" in value else None
 
 
 def _crashed(ended: Ended, stage: str) -> Failure:

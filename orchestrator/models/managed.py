@@ -13,7 +13,7 @@ from orchestrator.errors import GpuUnavailable, UsageError
 from orchestrator.models.ollama import Say
 from orchestrator.models.relay import OLLAMA_PORT
 from orchestrator.sandbox import image, volume
-from orchestrator.sandbox.container import Container, ContainerSpec, Gpu
+from orchestrator.sandbox.container import SANDBOX_USER, Container, ContainerSpec, Gpu
 from orchestrator.sandbox.engine import Engine, EngineInfo
 from orchestrator.sandbox.labels import Owner
 from orchestrator.sandbox.limits import MIB, Limits
@@ -53,7 +53,7 @@ def managed_ollama(
     reference = settings.ollama_image or str(image.pins()["ollama"]["image"])
     image.fetch(engine, reference, say=say)
     owner = owner.as_role("ollama")
-    folder = settings.ollama_models
+    folder = models_folder(engine, settings.ollama_models)
     models = _models_volume(engine, folder, owner)
     try:
         spec = ContainerSpec(
@@ -63,6 +63,7 @@ def managed_ollama(
             mounts=(models.at(MODELS, read_only=folder is not None),),
             env=environment(settings, read_only=folder is not None),
             network=uplink.id,
+            user=reader_of(engine, folder),
             command=COMMAND,
             gpu=gpu,
         )
@@ -107,7 +108,7 @@ def limits(info: EngineInfo) -> Limits:
         cpus=max(info.ncpu, 1),
         pids=2048,
         tmp_mb=1024,
-        nofile=65536,
+        nofile=4096,
         fsize_mb=1 << 20,
     )
 
@@ -132,16 +133,18 @@ def environment(settings: Settings, *, read_only: bool) -> dict[str, str]:
 def _models_volume(engine: Engine, folder: Path | None, owner: Owner) -> Volume:
     if folder is None:
         return volume.shared(engine, MODELS_VOLUME, "ollama-models")
-    return volume.host_folder(engine, models_folder(engine, folder), owner)
+    return volume.host_folder(engine, folder, owner)
 
 
-def models_folder(engine: Engine, folder: Path) -> Path:
-    """The folder that holds `manifests` and `blobs`: itself, or its `models` (`~/.ollama`).
+def models_folder(engine: Engine, given: Path | None) -> Path | None:
+    """The folder that holds `manifests` and `blobs`: the given one, or its `models`.
 
     Raises UsageError. With an engine elsewhere the folder is there, and not looked at.
     """
-    folder = folder.expanduser().absolute()
-    if not engine.host.startswith("unix://"):
+    if given is None:
+        return None
+    folder = given.expanduser().absolute()
+    if not _is_here(engine):
         return folder
     for candidate in (folder, folder / "models"):
         if (candidate / "manifests").is_dir():
@@ -150,3 +153,26 @@ def models_folder(engine: Engine, folder: Path) -> Path:
         f"--ollama-models {folder}: no folder of Ollama's models (no `manifests` in it); "
         "usual are ~/.ollama/models and /usr/share/ollama/.ollama/models"
     )
+
+
+def reader_of(engine: Engine, folder: Path | None) -> str:
+    """The user that Ollama runs as: the folder's owner, who can read it; never root.
+
+    Raises UsageError for a folder that only root can read.
+    """
+    if folder is None or not _is_here(engine):
+        return SANDBOX_USER
+    status = folder.stat()
+    if status.st_uid != 0:
+        return f"{status.st_uid}:{status.st_gid}"
+    if status.st_mode & 0o005 != 0o005:
+        raise UsageError(
+            f"--ollama-models {folder}: only root can read it, and Ollama is not run as root; "
+            f"open it with `chmod -R a+rX {folder}`"
+        )
+    return SANDBOX_USER
+
+
+def _is_here(engine: Engine) -> bool:
+    """Whether the engine's host is this machine, as far as its socket tells."""
+    return engine.host.startswith("unix://")

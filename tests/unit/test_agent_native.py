@@ -187,6 +187,7 @@ def test_the_attempts_that_broke_off_are_evidence() -> None:
         (ended("", exit_code=1, stderr="Traceback\nKeyError: 'x'\n"), C.AGENT_ERROR),
         (ended("not json"), C.AGENT_ERROR),
         (ended(""), C.AGENT_ERROR),
+        (ended("{}"), C.AGENT_ERROR),
     ],
 )
 def test_an_agent_without_a_report(how: Ended, failure_class: FailureClass) -> None:

@@ -1,0 +1,163 @@
+"""The built-in agent in its container: what lands in the workspace, its deadline, its walls."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from pathlib import Path
+
+import pytest
+from fake_ollama import FakeOllama
+from model_lab import AGENT_LIMITS, CALLS, Run, running
+
+from orchestrator.agents import native
+from orchestrator.gateway.service import GatewayService, Uplink
+from orchestrator.models.relay import route
+from orchestrator.records.failures import FailureClass
+from orchestrator.sandbox.container import Container, ContainerSpec
+from orchestrator.sandbox.engine import Engine
+from orchestrator.sandbox.image import Image
+from orchestrator.sandbox.labels import Owner
+
+Images = Callable[[str], Image]
+CASES = Path(__file__).parents[1] / "cases"
+
+SETUP = """
+import os
+os.chdir('/w')
+os.symlink('/tmp', 'link_out')
+open('notes.txt', 'w').write('plain\\n')
+os.mkdir('.git')
+open('.git/config', 'w').write('[core]\\n')
+"""
+
+
+@pytest.fixture
+def gateway(engine: Engine, images: Images, owner: Owner) -> Iterator[GatewayService]:
+    with GatewayService(engine, images("gateway"), owner, CALLS) as service:
+        yield service
+
+
+@pytest.fixture
+def run(
+    engine: Engine, gateway: GatewayService, images: Images, tools: str, owner: Owner
+) -> Iterator[Run]:
+    with running(engine, gateway, images("agent"), tools, owner) as one:
+        yield one
+
+
+def test_a_scripted_reply_lands_whole_and_is_the_sandbox_users(
+    run: Run, gateway: GatewayService, tools: str
+) -> None:
+    readme = "# Gate\n\n```bash\npython train.py\n```\n\n````\nx\n````\n"
+    files = {"README.md": readme, "pkg/mod.py": "HELP = '''\n```\n'''\n", "requirements.txt": ""}
+    reply = run.agent.render_scripted("As asked.", files)
+    gateway.load_scripts({"careful": {"explore": {0: reply}}})
+    access = run.open()
+    report = run.work(access)
+    assert report.failure is None
+    assert sorted(report.written) == sorted(files)
+    assert run.files(tools) == files | {"SPEC.md": "Do it.\n"}
+    (call,) = gateway.close(access)
+    assert call.reply == reply
+    assert call.request["messages"][1]["content"] == "Write explore.py."
+    spec = ContainerSpec(tools, run.owner, mounts=(run.workspace.at("/w"),))
+    with Container(run.engine, spec) as container:
+        owners = container.exec(("find", "/w", "-printf", "%u %m %P\n"), timeout_s=30).stdout.text
+    assert {line.split()[0] for line in owners.splitlines()} == {"sandbox"}
+    assert "sandbox 644 pkg/mod.py" in owners
+
+
+def test_hostile_names_are_refused_beside_a_good_file(
+    run: Run, gateway: GatewayService, tools: str
+) -> None:
+    spec = ContainerSpec(tools, run.owner, mounts=(run.workspace.at("/w", read_only=False),))
+    with Container(run.engine, spec) as container:
+        assert container.exec(("python3", "-c", SETUP), timeout_s=30).exit_code == 0
+    replies = sorted(path for path in (CASES / "13").glob("*.md") if path.name != "EXPECT.md")
+    together = "\n\n".join(path.read_text(encoding="utf-8") for path in replies)
+    gateway.load_scripts({"careful": {"explore": {0: together}}})
+    access = run.open()
+    report = run.work(access)
+    gateway.close(access)
+    assert report.failure is None
+    assert report.written == ["inside.txt"]
+    assert len(report.dropped) == len(replies)
+    assert all(item.reason.startswith("unsafe-path: ") for item in report.dropped)
+    assert run.files(tools) == {
+        "SPEC.md": "Do it.\n",
+        "inside.txt": "fine\n",
+        "notes.txt": "plain\n",
+        ".git/config": "[core]\n",
+    }
+
+
+@pytest.mark.parametrize(
+    ("reply", "reason"),
+    [("", "empty"), ("I would begin with train.py.\n", "prose-only")],
+)
+def test_replies_that_change_nothing(
+    run: Run, gateway: GatewayService, tools: str, reply: str, reason: str
+) -> None:
+    gateway.load_scripts({"careful": {"explore": {0: reply}}})
+    access = run.open()
+    report = run.work(access)
+    gateway.close(access)
+    assert report.failure is not None
+    assert report.failure.failure_class is FailureClass.NO_EDITS
+    assert report.failure.reason == reason
+    assert run.files(tools) == {"SPEC.md": "Do it.\n"}
+
+
+PROBE = """
+import os, sys
+print('uid', os.getuid(), file=sys.stderr)
+for path in ('/x', '/etc/x', '/opt/agent/x', '/home/sandbox/x', '/workspace/x', '/tmp/x'):
+    try:
+        open(path, 'w').close()
+        print('wrote', path, file=sys.stderr)
+    except OSError as exc:
+        print('refused', path, file=sys.stderr)
+sys.exit(3)
+"""
+
+
+def test_it_can_write_its_workspace_and_nothing_else(
+    run: Run, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(native, "COMMAND", ("python", "-c", PROBE))
+    report = run.work(run.open())
+    assert report.output.text.splitlines() == [
+        "uid 10001",
+        "refused /x",
+        "refused /etc/x",
+        "refused /opt/agent/x",
+        "refused /home/sandbox/x",
+        "wrote /workspace/x",
+        "wrote /tmp/x",
+    ]
+    assert report.failure is not None
+    assert report.failure.failure_class is FailureClass.AGENT_ERROR
+    assert "exit 3" in report.failure.sentence
+
+
+def test_a_stage_ends_at_its_deadline_and_its_call_with_it(
+    engine: Engine, images: Images, tools: str, owner: Owner
+) -> None:
+    with (
+        FakeOllama("m") as fake,
+        GatewayService(engine, images("gateway"), owner, CALLS, Uplink()) as gateway,
+        running(engine, gateway, images("agent"), tools, owner) as run,
+    ):
+        assert gateway.uplink is not None
+        fake.faults.append("hang-midway")
+        with route(fake.url, engine.info(), gateway.uplink.subnet) as url:
+            gateway.use_ollama(url)
+            access = run.open("m")
+            report = run.work(access, AGENT_LIMITS.model_copy(update={"wall_s": 4.0}))
+            calls = gateway.close(access)
+        assert report.failure is not None
+        assert report.failure.failure_class is FailureClass.TIMEOUT
+        assert report.written == []
+        assert [call.error.cause for call in calls if call.error] == ["client-gone"]
+        roles = {item.owner.role for item in engine.owned(owner.trial) if item.kind == "container"}
+        assert roles == {"gateway"}
