@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterable
+
 from orchestrator.models.managed import gpu_ways
 from orchestrator.models.ollama import GIB
 from orchestrator.models.relay import is_loopback, parse_url
@@ -88,7 +90,7 @@ def ollama(facts: Facts) -> Check:
         found = "none named and none at the usual address; the pinned image is not here yet"
         mend = "name one with --ollama-url, or let the first trial pull the image (some GB)"
         return Check.warn("ollama", found, mend)
-    found = f"{asked.version} at {asked.url}, {len(asked.models)} models"
+    found = f"{asked.version} at {asked.url}, holds {_names(asked.models)}"
     if not facts.ollama_given:
         found += "; used with --ollama-url only, else orch starts its own"
     version = _version(asked.version)
@@ -122,6 +124,12 @@ def _shares_memory(info: EngineInfo, facts: Facts) -> bool:
         return True
     desktop = "Docker Desktop" in info.operating_system
     return is_loopback(parse_url(facts.ollama.url).hostname or "") and not desktop
+
+
+def _names(models: Iterable[str], shown: int = 4) -> str:
+    names = sorted(models)
+    rest = f" and {len(names) - shown} more" if len(names) > shown else ""
+    return ", ".join(names[:shown]) + rest or "no models yet"
 
 
 def _version(text: str) -> tuple[int, ...] | None:

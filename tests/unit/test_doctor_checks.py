@@ -179,6 +179,11 @@ TURNING: dict[str, tuple[Facts, str, Status, str]] = {
         "ollama", Status.FAIL, "/x: no folder",
     ),
     "an Ollama that was not named": (MANAGED, "ollama", Status.OK, "with --ollama-url only"),
+    "many models": (
+        with_ollama(models=dict.fromkeys("fedcba", 1)), "ollama", Status.OK,
+        "holds a, b, c, d and 2 more",
+    ),
+    "no models": (with_ollama(models={}), "ollama", Status.OK, "holds no models yet"),
     "old Ollama": (with_ollama(version="0.19.2"), "ollama", Status.WARN, "0.20 or newer"),
     "a first good Ollama": (with_ollama(version="0.20.0-rc1"), "ollama", Status.OK, "0.20.0"),
     "Ollama built from source": (with_ollama(version="0.0.0"), "ollama", Status.OK, "0.0.0"),
