@@ -132,7 +132,9 @@ def config(spec: ContainerSpec) -> dict[str, Any]:
         "Env": [f"{name}={value}" for name, value in spec.env.items()],
         # The idle process stays at the root: a folder that is missing would have to be made.
         "WorkingDir": "/" if spec.command is None else spec.workdir,
+        # Of the image only the files count, not what it would start, check or mount by itself.
         "Entrypoint": [],
+        "Healthcheck": {"Test": ["NONE"]},
         "Cmd": list(spec.command or IDLE),
         "Labels": spec.owner.labels(),
         "HostConfig": host | dict(hard.host_config),

@@ -7,6 +7,7 @@ import selectors
 import socket
 import threading
 from collections.abc import Iterator
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -14,7 +15,7 @@ import pytest
 
 from orchestrator.errors import EngineUnavailable, ImageMissing
 from orchestrator.sandbox import network, volume
-from orchestrator.sandbox.container import Container, ContainerSpec, Mount, run_step
+from orchestrator.sandbox.container import Container, ContainerSpec, Mount, run_step, still
 from orchestrator.sandbox.engine import Engine
 from orchestrator.sandbox.labels import Owner
 from orchestrator.sandbox.limits import Limits
@@ -71,6 +72,28 @@ def test_a_container_with_a_command_of_its_own_runs_it(engine: Engine, spec: Con
         ended = container.exec(("sh", "-c", "cat /proc/*/cmdline; echo $A; id -u"), timeout_s=60)
     assert "sleep\x00600" in ended.stdout.text
     assert ended.stdout.text.endswith("b\n10001\n")
+
+
+@pytest.fixture
+def pushy_image(engine: Engine, spec: ContainerSpec) -> Iterator[str]:
+    """An image that brings a program, a health check and a volume of its own."""
+    changes = ["ENTRYPOINT false", "CMD false", "VOLUME /brought", "HEALTHCHECK CMD false"]
+    with still(engine, spec.image, spec.owner, ()) as source:
+        made = engine.api.commit(source, changes=changes)["Id"]
+    yield made
+    engine.api.remove_image(made)
+
+
+def test_what_an_image_would_start_or_mount_by_itself_does_not_matter(
+    engine: Engine, spec: ContainerSpec, pushy_image: str
+) -> None:
+    with Container(engine, replace(spec, image=pushy_image)) as container:
+        assert container.exec(("echo", "x"), timeout_s=60).stdout.text == "x\n"
+        details = engine.api.inspect_container(container.id)
+    assert "Health" not in details["State"]
+    (brought,) = (mount["Name"] for mount in details["Mounts"] if mount["Type"] == "volume")
+    listed = engine.api.volumes()["Volumes"] or []
+    assert brought not in {item["Name"] for item in listed}
 
 
 def test_all_that_a_dead_process_left_is_found_by_label_and_removed(
