@@ -15,6 +15,7 @@ from orchestrator.sandbox.container import Container, ContainerSpec
 from orchestrator.sandbox.engine import Engine
 from orchestrator.sandbox.exec import Ended
 from orchestrator.sandbox.image import Image
+from orchestrator.sandbox.volume import Volume
 
 COMMAND = ("python", "-m", "builtin")
 WORKSPACE = "/workspace"
@@ -50,36 +51,34 @@ class BuiltinAgent:
 
     def run_stage(self, job: AgentJob) -> AgentReport:
         """Work in a fresh container that is gone when this returns. Raises EngineError."""
-        owner = job.owner.as_role("agent")
-        stage = volume.create(self._engine, owner.as_role("prompt"))
+        stage = volume.create(self._engine, job.owner.as_role("prompt"))
         try:
-            spec = ContainerSpec(
-                image=self._image.id,
-                owner=owner,
-                limits=job.limits,
-                mounts=(
-                    job.workspace.at(WORKSPACE, read_only=False),
-                    stage.at(STAGE, read_only=False),
-                ),
-                network=job.network.id,
-            )
-            with Container(self._engine, spec) as container:
+            with Container(self._engine, self.container(job, stage)) as container:
                 container.put(STAGE, {PROMPT: job.prompt.encode("utf-8")}, mode=0o444)
-                ended = container.exec(
-                    COMMAND,
-                    timeout_s=job.limits.wall_s,
-                    env={
-                        "ORCH_MODEL_URL": job.access.url,
-                        "ORCH_MODEL_TOKEN": job.access.token,
-                        "ORCH_MODEL": job.access.model,
-                        "ORCH_PROMPT": f"{STAGE}/{PROMPT}",
-                        "ORCH_WORKSPACE": WORKSPACE,
-                    },
-                    log_kb=LOG_KB,
-                )
+                ended = container.exec(COMMAND, timeout_s=job.limits.wall_s, log_kb=LOG_KB)
         finally:
             volume.remove(self._engine, stage)
         return report_of(ended, job.access.stage)
+
+    def container(self, job: AgentJob, stage: Volume) -> ContainerSpec:
+        """The stage's container; `stage` is the volume that its prompt is put into."""
+        return ContainerSpec(
+            image=self._image.id,
+            owner=job.owner.as_role("agent"),
+            limits=job.limits,
+            mounts=(
+                job.workspace.at(WORKSPACE, read_only=False),
+                stage.at(STAGE, read_only=False),
+            ),
+            env={
+                "ORCH_MODEL_URL": job.access.url,
+                "ORCH_MODEL_TOKEN": job.access.token,
+                "ORCH_MODEL": job.access.model,
+                "ORCH_PROMPT": f"{STAGE}/{PROMPT}",
+                "ORCH_WORKSPACE": WORKSPACE,
+            },
+            network=job.network.id,
+        )
 
 
 def report_of(ended: Ended, stage: str) -> AgentReport:

@@ -77,8 +77,8 @@ class Run:
             network=self.net,
         )
 
-    def work(self, access: Access, limits: Limits = AGENT_LIMITS) -> AgentReport:
-        job = AgentJob(
+    def job(self, access: Access, limits: Limits = AGENT_LIMITS) -> AgentJob:
+        return AgentJob(
             prompt="Write explore.py.",
             workspace=self.workspace,
             network=self.net,
@@ -86,7 +86,9 @@ class Run:
             limits=limits,
             owner=self.owner,
         )
-        return self.agent.run_stage(job)
+
+    def work(self, access: Access, limits: Limits = AGENT_LIMITS) -> AgentReport:
+        return self.agent.run_stage(self.job(access, limits))
 
     def files(self, tools: str) -> dict[str, str]:
         """What lies in the workspace: path → text."""

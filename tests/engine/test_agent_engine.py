@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator
+from dataclasses import replace
 from pathlib import Path
+from typing import Any
 
 import pytest
 from fake_ollama import FakeOllama
@@ -13,7 +15,7 @@ from orchestrator.agents import native
 from orchestrator.gateway.service import GatewayService, Uplink
 from orchestrator.models.relay import route
 from orchestrator.records.failures import FailureClass
-from orchestrator.sandbox.container import Container, ContainerSpec
+from orchestrator.sandbox.container import Container, ContainerSpec, Hardening
 from orchestrator.sandbox.engine import Engine
 from orchestrator.sandbox.image import Image
 from orchestrator.sandbox.labels import Owner
@@ -109,35 +111,51 @@ def test_replies_that_change_nothing(
 
 
 PROBE = """
-import os, sys
-print('uid', os.getuid(), file=sys.stderr)
+import os
+print('uid', os.getuid())
 for path in ('/x', '/etc/x', '/opt/agent/x', '/home/sandbox/x', '/workspace/x', '/tmp/x'):
     try:
         open(path, 'w').close()
-        print('wrote', path, file=sys.stderr)
-    except OSError as exc:
-        print('refused', path, file=sys.stderr)
-sys.exit(3)
+        print('wrote', path)
+    except OSError:
+        print('refused', path)
 """
+EVERYWHERE = ["/x", "/etc/x", "/opt/agent/x", "/home/sandbox/x", "/workspace/x", "/tmp/x"]
 
 
-def test_it_can_write_its_workspace_and_nothing_else(
+def probed(run: Run, **changes: Any) -> list[str]:
+    """What the probe says in the very container that a stage would work in, but for `changes`."""
+    spec = replace(run.agent.container(run.job(run.open()), run.workspace), **changes)
+    with Container(run.engine, spec) as container:
+        ended = container.exec(("python", "-c", PROBE), timeout_s=60)
+    assert ended.exit_code == 0, ended.stderr.text
+    return ended.stdout.text.splitlines()
+
+
+def test_it_can_write_its_workspace_and_nothing_else(run: Run) -> None:
+    allowed = {"/workspace/x", "/tmp/x"}
+    assert probed(run) == [
+        "uid 10001",
+        *(f"{'wrote' if path in allowed else 'refused'} {path}" for path in EVERYWHERE),
+    ]
+
+
+def test_without_its_walls_it_could_write_anywhere(run: Run) -> None:
+    lifted = Hardening(read_only_root=False, drop_capabilities=False)
+    assert probed(run, user="0:0", hardening=lifted) == [
+        "uid 0",
+        *(f"wrote {path}" for path in EVERYWHERE),
+    ]
+
+
+def test_an_agent_that_crashes_is_no_fault_of_the_model(
     run: Run, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(native, "COMMAND", ("python", "-c", PROBE))
+    monkeypatch.setattr(native, "COMMAND", ("python", "-c", "raise SystemExit('broken')"))
     report = run.work(run.open())
-    assert report.output.text.splitlines() == [
-        "uid 10001",
-        "refused /x",
-        "refused /etc/x",
-        "refused /opt/agent/x",
-        "refused /home/sandbox/x",
-        "wrote /workspace/x",
-        "wrote /tmp/x",
-    ]
     assert report.failure is not None
     assert report.failure.failure_class is FailureClass.AGENT_ERROR
-    assert "exit 3" in report.failure.sentence
+    assert report.failure.evidence[0].excerpt == "broken"
 
 
 def test_a_stage_ends_at_its_deadline_and_its_call_with_it(

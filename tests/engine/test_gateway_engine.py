@@ -7,6 +7,7 @@ import json
 import socket
 from collections.abc import Callable, Iterator
 from concurrent.futures import ThreadPoolExecutor
+from dataclasses import replace
 
 import pytest
 from fake_ollama import FakeModel, FakeOllama
@@ -19,7 +20,7 @@ from orchestrator.models.reference import parse_reference
 from orchestrator.models.relay import route
 from orchestrator.records.failures import FailureClass
 from orchestrator.sandbox import network
-from orchestrator.sandbox.container import Container, ContainerSpec
+from orchestrator.sandbox.container import Container, ContainerSpec, Hardening
 from orchestrator.sandbox.engine import Engine
 from orchestrator.sandbox.image import Image
 from orchestrator.sandbox.labels import Owner
@@ -99,6 +100,12 @@ def test_the_gateway_is_closed_in_itself(
     assert details["HostConfig"]["CapDrop"] == ["ALL"]
     assert container.exec(("id", "-u"), timeout_s=30).stdout.text.strip() == "10001"
     assert container.exec(("touch", "/opt/gateway/x"), timeout_s=30).exit_code != 0
+    lifted = replace(
+        container.spec, network=None, user="0:0", command=None,
+        hardening=Hardening(read_only_root=False),
+    )  # fmt: skip
+    with Container(engine, lifted) as opened:
+        assert opened.exec(("touch", "/opt/gateway/x"), timeout_s=30).exit_code == 0
     # Without an uplink it has no way out either.
     outside = [(address, listener) for address in bridges(engine)]
     assert reachable(container, outside) == []
@@ -133,6 +140,12 @@ def test_only_the_right_token_from_the_right_network_reaches_its_model(
                 status, text = ask(stranger, access, "/api/chat", chat("careful"))
                 assert status == 403
                 assert "network" in text
+                # It is the network that is refused: from any, the same container is served.
+                anywhere = gateway.open(
+                    run="r", stage="explore", turn=0, model=parse_reference("scripted/careful"),
+                    seed=1, network=replace(run.net, subnet="0.0.0.0/0"),
+                )  # fmt: skip
+                assert ask(stranger, anywhere, "/api/chat", chat("careful"))[0] == 200
     calls = gateway.close(access)
     assert [(call.error.cause if call.error else "ok") for call in calls] == [
         "ok", "refused", "refused", "refused",
