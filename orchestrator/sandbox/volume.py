@@ -11,16 +11,9 @@ from types import TracebackType
 from typing import Any
 
 from orchestrator.errors import EngineRefused, NotEnoughSpace, UnsafeOutput
-from orchestrator.records.schema import Ending
 from orchestrator.sandbox import archive
 from orchestrator.sandbox.archive import Entry
-from orchestrator.sandbox.container import (
-    Container,
-    ContainerSpec,
-    Mount,
-    run_step,
-    still,
-)
+from orchestrator.sandbox.container import Container, ContainerSpec, Mount, still
 from orchestrator.sandbox.engine import Engine, translated
 from orchestrator.sandbox.labels import COMPLETES, CONTENT, Owner, mark_of, new_name
 from orchestrator.sandbox.limits import SANDBOX_UID, Limits
@@ -101,24 +94,6 @@ def fill(
     ):
         archive.send(engine, c, "/", tar)
     engine.root_owner[volume.name] = str(SANDBOX_UID)
-
-
-def copy(engine: Engine, tools_image: str, source: Volume, target: Volume, owner: Owner) -> None:
-    """Copy all of `source` into `target`, links as links, as the sandbox's user.
-
-    Raises UnsafeOutput when the content can't be copied whole: unreadable, or larger than
-    `target` may grow.
-    """
-    spec = ContainerSpec(
-        tools_image,
-        owner.as_role("copy"),
-        HELPER_LIMITS,
-        mounts=(source.at("/from"), target.at("/to", read_only=False)),
-    )
-    ended = run_step(engine, spec, ("cp", "-a", "--sparse=auto", "/from/.", "/to/"))
-    if ended.ending is not Ending.EXITED or ended.exit_code != 0:
-        reason = ended.stderr.text.strip().splitlines() or [str(ended.ending)]
-        raise UnsafeOutput(source.name, f"could not be copied: {reason[0]}")
 
 
 class Scratch:

@@ -111,24 +111,6 @@ def test_only_regular_files_within_their_size_come_out(engine: Engine, spec: Con
         assert container.get("/w/plain", 3) == b"ok\n"
 
 
-def test_a_copy_is_another_volume_with_the_same_content(
-    engine: Engine, spec: ContainerSpec, plain: Volume, owner: Owner
-) -> None:
-    make = "cd /w; mkdir d; echo 1 > d/f; ln -s d/f link; chmod 700 d/f; truncate -s 1G sparse"
-    assert run_step(engine, spec, ("sh", "-c", make)).exit_code == 0
-    with Scratch(engine, owner, spec.image, size_mb=4) as scratch:
-        volume.copy(engine, spec.image, plain, scratch.volume, owner)
-        assert scratch.get("d/f", 10) == b"1\n"
-        link = scratch.stat("link")
-        assert link is not None and link.kind == "symlink"
-        assert run_step(engine, spec, ("sh", "-c", "echo 2 > /w/d/f")).exit_code == 0
-        assert scratch.get("d/f", 10) == b"1\n"
-        grow = ("dd", "if=/dev/zero", "of=/w/big", "bs=1M", "count=6")
-        assert run_step(engine, spec, grow).exit_code == 0
-        with pytest.raises(UnsafeOutput, match="could not be copied"):
-            volume.copy(engine, spec.image, plain, scratch.volume, owner)
-
-
 def test_scratch_is_shared_while_it_is_held_and_gone_after(
     engine: Engine, tools: str, owner: Owner
 ) -> None:
