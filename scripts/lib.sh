@@ -30,7 +30,8 @@ agreed() { # agreed QUESTION: yes without asking under ASSUME_YES=1 or where nob
     case "$answer" in [nN]*) return 1 ;; *) return 0 ;; esac
 }
 
-apt_install() { # apt_install PACKAGE ...
+apt_install() { # apt_install PACKAGE ...; fails rather than remove what is there
     as_root apt-get update -q
-    as_root env DEBIAN_FRONTEND=noninteractive apt-get install -q -y --no-install-recommends "$@"
+    as_root env DEBIAN_FRONTEND=noninteractive \
+        apt-get install -q -y --no-install-recommends --no-remove "$@"
 }

@@ -143,7 +143,7 @@ def _ensure_on_root(engine: Engine, wanted: Definition, build: bool, say: Say) -
     if build and _pull(engine, upstream.name, say):
         return _build(engine, wanted, upstream, build, say)
     if build and not is_here(engine, made.name):
-        say("no image registry answers; making a root from Debian packages")
+        say("making a root from Debian packages instead")
         _check_space(engine, wanted)
         _import_root(engine, pin, made.name, say)
     return _build(engine, wanted, made, build, say)
@@ -217,14 +217,17 @@ def _pull(engine: Engine, reference: str, say: Say) -> bool:
         return True
     asked = f"{api.base_url}/v{api.api_version}/distribution/{reference}/json"
     try:
-        if api.get(asked, timeout=REGISTRY_ANSWERS_WITHIN_S).status_code != requests.codes.ok:
+        answer = api.get(asked, timeout=REGISTRY_ANSWERS_WITHIN_S)
+        if answer.status_code != requests.codes.ok:
+            say(f"{reference} can't be pulled: {answer.text.strip()}")
             return False
         say(f"pulling {reference}")
         for step in api.pull(reference, stream=True, decode=True):
             if "error" in step:
-                say(str(step["error"]))
+                say(f"{reference} can't be pulled: {step['error']}")
                 return False
-    except (APIError, requests.RequestException):
+    except (APIError, requests.RequestException) as error:
+        say(f"{reference} can't be pulled: {error}")
         return False
     return is_here(engine, reference)
 
