@@ -34,7 +34,7 @@ _STYLE = {
 _LEAK_WORDS = {
     "used": "used",
     "not-used": "not used",
-    "declared-not-used": "named only",
+    "declared-not-used": "not used",
     "unclear": "unclear",
 }
 
@@ -98,7 +98,8 @@ def render(summary: TrialSummary, console: Console) -> None:
     console.print(_scores(summary, wide))
     console.print()
     console.print(_behaviour(summary, wide))
-    _print_runs(summary, console, wide)
+    console.print()
+    console.print(_runs(summary, wide))
     _print_failures(summary, console)
     _print_remarks(summary, console)
 
@@ -129,7 +130,7 @@ def _print_head(summary: TrialSummary, console: Console) -> None:
     facts = [
         f"task {summary.task}",
         f"agent {settings.agent}",
-        f"{settings.runs} runs a model",
+        f"{settings.runs} {'run' if settings.runs == 1 else 'runs'} a model",
         f"seed {settings.seed}",
         f"num_ctx {settings.num_ctx}",
         f"temperature {temperature}",
@@ -150,7 +151,8 @@ def _print_head(summary: TrialSummary, console: Console) -> None:
 class _Name:
     """A model's name, broken after a separator where its column is too narrow for it."""
 
-    def __init__(self, name: str) -> None:
+    def __init__(self, name: str, style: str = "") -> None:
+        self.style = style
         self.pieces = re.findall(r"[^/:-]*[/:-]|[^/:-]+", inert(name, 120))
 
     def __rich_console__(self, console: Console, options: ConsoleOptions) -> RenderResult:
@@ -159,18 +161,16 @@ class _Name:
             if lines[-1] and len(lines[-1]) + len(piece) > options.max_width:
                 lines.append("")
             lines[-1] += piece
-        yield Text("\n".join(lines), overflow="fold")
+        yield Text("\n".join(lines), style=self.style, overflow="fold")
 
     def __rich_measure__(self, console: Console, options: ConsoleOptions) -> Measurement:
         lengths = [len(piece) for piece in self.pieces]
         return Measurement(max(lengths, default=0), sum(lengths)).with_maximum(options.max_width)
 
 
-def _table(wide: bool, title: str = "") -> Table:
+def _table(wide: bool) -> Table:
     # The box itself puts one space between columns.
     return Table(
-        title=Text(title, style="bold") if title else None,
-        title_justify="left",
         box=box.SIMPLE_HEAD,
         show_edge=False,
         pad_edge=False,
@@ -229,7 +229,7 @@ def _behaviour(summary: TrialSummary, wide: bool) -> Table:
         table.add_row(
             _Name(model.model),
             ", ".join(f"{n} {outcome.value}" for outcome, n in model.repairs.items() if n) or "-",
-            ", ".join(f"{_LEAK_WORDS[v]} {n}/{model.valid}" for v, n in model.leak.items()) or "-",
+            _leak(model),
             count(usage.calls),
             count(usage.prompt_tokens),
             count(usage.reply_tokens),
@@ -239,27 +239,26 @@ def _behaviour(summary: TrialSummary, wide: bool) -> Table:
     return table
 
 
-def _print_runs(summary: TrialSummary, console: Console, wide: bool) -> None:
+def _leak(model: ModelView) -> str:
+    words: dict[str, int] = {}
+    for verdict, n in model.leak.items():
+        words[_LEAK_WORDS[verdict]] = words.get(_LEAK_WORDS[verdict], 0) + n
+    return ", ".join(f"{word} {n}/{model.valid}" for word, n in words.items()) or "-"
+
+
+def _runs(summary: TrialSummary, wide: bool) -> Table:
+    """All runs below the name of their model, in one table so that columns can be compared."""
     headers = ["run", "result", summary.measure, "own est.", "leak", "repair"]
     headers += ["stages", "read", "written", "time"] if wide else ["time"]
-    rows = {model.model: [_run_row(run, wide) for run in model.runs] for model in summary.models}
-    every = [row for model_rows in rows.values() for row in model_rows]
-    widths = [
-        max([len(header), *(row[place].cell_len for row in every)])
-        for place, header in enumerate(headers)
-    ]
-    for model, model_rows in rows.items():
-        console.print()
-        table = _table(wide, inert(model, 120))
-        for place, header in enumerate(headers):
-            text = header in ("result", "leak", "repair", "stages")
-            # The same widths in every model's table, so that columns can be compared.
-            table.add_column(
-                header, justify="left" if text else "right", min_width=min(widths[place], 28)
-            )
-        for row in model_rows:
-            table.add_row(*row)
-        console.print(table)
+    table = _table(wide)
+    for header in headers:
+        text = header in ("result", "leak", "repair", "stages")
+        table.add_column(header, justify="left" if text else "right")
+    for model in summary.models:
+        table.add_row("", _Name(model.model, style="bold"))
+        for run in model.runs:
+            table.add_row(*_run_row(run, wide))
+    return table
 
 
 def _run_row(run: RunView, wide: bool) -> list[Text]:
@@ -280,9 +279,9 @@ def _run_row(run: RunView, wide: bool) -> list[Text]:
         Text(", ".join(run.repairs) or "-"),
     ]
     if wide:
-        failed = [stage.name for stage in run.stages if stage.failure]
-        stages = f"{len(run.stages)}, failed: {', '.join(failed)}" if failed else len(run.stages)
-        cells.append(Text(inert(str(stages), 60) if begun else "-"))
+        failed = sum(stage.failure is not None for stage in run.stages)
+        stages = f"{len(run.stages)}, {failed} failed" if failed else str(len(run.stages))
+        cells.append(Text(stages if begun else "-"))
         cells += [
             Text(count(tokens) if begun else "-")
             for tokens in (run.usage.prompt_tokens, run.usage.reply_tokens)

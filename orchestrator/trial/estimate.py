@@ -47,10 +47,12 @@ class Wanted:
 
 @dataclass(frozen=True)
 class Part:
-    """One summand and where it comes from."""
+    """One summand."""
 
     what: str
     amount: float
+    source: str = ""
+    """Where the amount comes from, where `what` does not say it."""
 
 
 @dataclass(frozen=True)
@@ -78,9 +80,15 @@ class Estimate:
 
     def lines(self) -> list[str]:
         """For people: a line each for time, disk and memory, with its parts."""
-        runs = "; ".join(f"{part.what} {duration(part.amount)} a run" for part in self.time)
+        alike: dict[tuple[float, str], list[str]] = {}
+        for part in self.time:
+            alike.setdefault((part.amount, part.source), []).append(part.what)
+        times = "; ".join(
+            f"{', '.join(models)} {duration(amount)} a run ({source})"
+            for (amount, source), models in alike.items()
+        )
         lines = [
-            f"time    about {duration(self.seconds)}: {runs}",
+            f"time    about {duration(self.seconds)}: {times}",
             f"disk    about {size(self.disk_bytes)}: {_sizes(self.disk)}",
             f"memory  up to {size(self.memory_bytes)} at a time: {_sizes(self.memory)}",
         ]
@@ -143,7 +151,7 @@ def _run_time(
     known = earlier.get(model.text, ())
     if known:
         runs = "one earlier run" if len(known) == 1 else f"median of {len(known)} earlier runs"
-        return Part(f"{model.text} ({runs})", median(known))
+        return Part(model.text, median(known), runs)
     stages = sum(isinstance(stage, AgentStageSpec) for stage in wanted.task.stage)
     executed = [stage for stage in wanted.task.stage if isinstance(stage, ExecuteStageSpec)]
     steps = sum(len(stage.steps) for stage in executed) + 2  # scoring trains and predicts
@@ -157,7 +165,7 @@ def _run_time(
         stage_s, how = SCRIPTED_STAGE_S, f"{stages} x {SCRIPTED_STAGE_S:g} s of a scripted stage"
     seconds = stages * stage_s + steps * step_s + INSTALL_S
     assumed = f"assumed: {how}, {steps} x {step_s:.0f} s of a step, {INSTALL_S:.0f} s to install"
-    return Part(f"{model.text} ({assumed})", seconds)
+    return Part(model.text, seconds, assumed)
 
 
 def _disk(wanted: Wanted, facts: Facts) -> list[Part]:

@@ -115,10 +115,15 @@ def test_time_comes_from_earlier_runs_where_there_are_some() -> None:
     known = {"gpt-oss:20b": [600.0, 700.0, 2000.0], "scripted/a": [60.0]}
     found = estimated(wanted("gpt-oss:20b", "scripted/a", runs=5), earlier=known)
     assert found.seconds == 5 * (700.0 + 60.0)
-    assert [part.what for part in found.time] == [
-        "gpt-oss:20b (median of 3 earlier runs)",
-        "scripted/a (one earlier run)",
+    assert [(part.what, part.source) for part in found.time] == [
+        ("gpt-oss:20b", "median of 3 earlier runs"),
+        ("scripted/a", "one earlier run"),
     ]
+
+
+def test_models_of_which_the_same_is_assumed_share_a_line() -> None:
+    found = estimated(wanted("scripted/a", "scripted/b", runs=1))
+    assert "scripted/a, scripted/b 2m 03s a run (assumed:" in found.lines()[0]
 
 
 def test_time_is_assumed_elsewhere_and_says_of_what() -> None:
