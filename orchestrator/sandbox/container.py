@@ -24,6 +24,7 @@ KEEPER_USER = execution.READER_USER
 IDLE = ("sleep", "infinity")
 KILL_WAIT_S = 30
 SPARE_BYTES = 32 * MIB
+SPARE_PIDS = 16
 """What starting one more process in a container takes at most."""
 
 
@@ -249,23 +250,34 @@ class Container:
         )
 
     def _counters(self) -> Counters:
-        """The kernel's figures, read so that the reading itself never meets the memory's end.
+        """The kernel's figures, read so that the reading itself never meets a limit.
 
-        Files on a tmpfs can fill a container's memory for good, and then nothing starts in it.
+        Files on a tmpfs can fill a container's memory for good, and children that outlive their
+        parent its processes: nothing more starts in it then.
         """
-        limit = self.spec.limits.memory_mb * MIB
-        tight = self.spec.hardening.memory and (
-            execution.memory_used(self.engine, self.id) > limit - SPARE_BYTES
+        engine, limits, hard = self.engine, self.spec.limits, self.spec.hardening
+        memory = limits.memory_mb * MIB if hard.memory else None
+        pids = limits.pids if hard.pids else None
+        used = execution.usage(engine, self.id)
+        roomy = (memory is None or used.memory_bytes <= memory - SPARE_BYTES) and (
+            pids is None or used.pids <= pids - SPARE_PIDS
         )
-        if not tight:
-            return execution.read_counters(self.engine, self.id)
-        execution.set_memory(self.engine, self.id, limit + SPARE_BYTES)
-        counters = execution.read_counters(self.engine, self.id)
+        if roomy:
+            return execution.read_counters(engine, self.id)
+        execution.set_limits(
+            engine,
+            self.id,
+            None if memory is None else memory + SPARE_BYTES,
+            None if pids is None else pids + SPARE_PIDS,
+        )
+        counters = execution.read_counters(engine, self.id)
         # Refused where files hold more than that by now.
         with suppress(EngineRefused):
-            execution.set_memory(self.engine, self.id, limit)
+            execution.set_limits(engine, self.id, memory, pids)
         peak = counters.peak_bytes
-        return Counters(counters.oom_kills, None if peak is None else min(peak, limit))
+        if peak is not None and memory is not None:
+            peak = min(peak, memory)
+        return Counters(counters.oom_kills, peak)
 
     def _fresh_oom_kills(self, total: int | None) -> int | None:
         """Kills since the last command, out of the counter's total."""

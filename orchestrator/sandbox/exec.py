@@ -325,20 +325,31 @@ def read_counters(engine: Engine, container: str) -> Counters:
     return parse_counters(streams.captures[STDOUT].raw().decode("ascii", "replace"))
 
 
-def memory_used(engine: Engine, container: str) -> int:
-    """Bytes in use by a container, its caches too; 0 when it does not run."""
+@dataclass(frozen=True)
+class Usage:
+    """What a container has in use just now, its caches too; nothing when it does not run."""
+
+    memory_bytes: int
+    pids: int
+
+
+def usage(engine: Engine, container: str) -> Usage:
     with translated("measure a container"):
         stats = engine.api.stats(container, stream=False, one_shot=True)
-    return int(stats["memory_stats"].get("usage", 0))
+    return Usage(stats["memory_stats"].get("usage", 0), stats["pids_stats"].get("current", 0))
 
 
-def set_memory(engine: Engine, container: str, limit: int) -> None:
-    """Set a running container's memory, in bytes, without swap."""
+def set_limits(engine: Engine, container: str, memory_bytes: int | None, pids: int | None) -> None:
+    """Change a container's memory (without swap) and processes; None leaves as it is."""
+    changes: dict[str, int] = {}
+    if memory_bytes is not None:
+        changes |= {"Memory": memory_bytes, "MemorySwap": memory_bytes}
+    if pids is not None:
+        changes["PidsLimit"] = pids
     api: Any = engine.api
-    with translated("change a container's memory"):
+    with translated("change a container's limits"):
         url = api._url("/containers/{0}/update", container)
-        response = api._post_json(url, data={"Memory": limit, "MemorySwap": limit})
-        api._raise_for_status(response)
+        api._raise_for_status(api._post_json(url, data=changes))
 
 
 def judge(

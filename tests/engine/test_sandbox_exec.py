@@ -16,7 +16,7 @@ from orchestrator.records.schema import Ending
 from orchestrator.sandbox import exec as execution
 from orchestrator.sandbox.container import KEEPER_USER, Container, ContainerSpec, run_step
 from orchestrator.sandbox.engine import Engine
-from orchestrator.sandbox.exec import Ended
+from orchestrator.sandbox.exec import Ended, Usage
 from orchestrator.sandbox.labels import Owner
 from orchestrator.sandbox.limits import Limits
 
@@ -190,7 +190,7 @@ def test_memory_full_to_the_brim_is_no_fault(
     ended = run_step(engine, spec, fill)
     assert (ended.ending, ended.exit_code, ended.oom_kills) == (Ending.EXITED, 0, 0)
     # Without room of its own the reading of the counters is what breaks it:
-    monkeypatch.setattr(execution, "memory_used", lambda *_: 0)
+    monkeypatch.setattr(execution, "usage", lambda *_: Usage(0, 0))
     assert run_step(engine, spec, fill).ending is Ending.OUT_OF_MEMORY
 
 
