@@ -140,7 +140,6 @@ def test_model_context_seed_and_budget_are_pinned_and_recorded(
         "options.seed": (1, 7),
         "options.temperature": (None, 0.2),
         "shift": (None, False),
-        "stream": (None, True),
         "truncate": (True, False),
     }
 

@@ -1,4 +1,4 @@
-"""What agents see: Ollama's API, for one model, with a token, and nothing else."""
+"""What agents see: Ollama's API and OpenAI's, for one model, with a token, and nothing else."""
 
 from __future__ import annotations
 
@@ -14,9 +14,11 @@ from starlette.routing import Route
 from starlette.types import Receive, Scope, Send
 
 from .access import Access, Refused
-from .calls import Call, record_refusal
+from .calls import Asked, Call, record_refusal
 from .causes import CAUSES, Failed
 from .desk import Desk
+from .dialects import Dialect, Native
+from .openai import OpenAI
 from .upstreams import Line
 
 MAX_BODY = 8 << 20
@@ -24,17 +26,20 @@ MAX_BODY = 8 << 20
 SCRIPTED_VERSION = "0.0.0-scripted"
 
 Endpoint = Callable[[Request, Access], Awaitable[Response]]
+_ERRORS = Native("chat")
 
 
 def make_app(desk: Desk) -> Starlette:
     agents = Agents(desk)
     routes = [
-        Route("/api/chat", agents.guarded(agents.chat), methods=["POST"]),
-        Route("/api/generate", agents.guarded(agents.generate), methods=["POST"]),
+        Route("/api/chat", agents.calls(lambda: Native("chat")), methods=["POST"]),
+        Route("/api/generate", agents.calls(lambda: Native("generate")), methods=["POST"]),
         Route("/api/show", agents.guarded(agents.show), methods=["POST"]),
         Route("/api/tags", agents.guarded(agents.inventory), methods=["GET"]),
         Route("/api/ps", agents.guarded(agents.inventory), methods=["GET"]),
         Route("/api/version", agents.guarded(agents.version), methods=["GET"]),
+        Route("/v1/chat/completions", agents.calls(OpenAI), methods=["POST"]),
+        Route("/v1/models", agents.guarded(agents.models), methods=["GET"]),
         Route("/{path:path}", agents.guarded(agents.nothing_else), methods=_ALL_METHODS),
     ]
     return Starlette(routes=routes)
@@ -43,54 +48,57 @@ def make_app(desk: Desk) -> Starlette:
 _ALL_METHODS = ["GET", "HEAD", "POST", "PUT", "PATCH", "DELETE", "OPTIONS"]
 
 
-def error(status: int, sentence: str) -> JSONResponse:
-    return JSONResponse({"error": sentence}, status)
-
-
 class Agents:
     """The endpoints. Each is reached only with a good token from the right network."""
 
     def __init__(self, desk: Desk) -> None:
         self._desk = desk
 
-    def guarded(self, endpoint: Endpoint) -> Callable[[Request], Awaitable[Response]]:
+    def guarded(
+        self, endpoint: Endpoint, dialect: Dialect = _ERRORS
+    ) -> Callable[[Request], Awaitable[Response]]:
+        """`endpoint` behind the token; what is refused is said in `dialect`."""
+
         async def checked(request: Request) -> Response:
             source = request.client.host if request.client else ""
             try:
                 access = self._desk.accesses.admit(request.headers.get("authorization"), source)
                 return await endpoint(request, access)
             except Refused as refused:
-                return error(refused.status, f"refused: {refused}")
+                status, sentence = refused.status, f"refused: {refused}"
             except Failed as failed:
-                return error(CAUSES[failed.cause].status, failed.sentence)
+                status, sentence = CAUSES[failed.cause].status, failed.sentence
             except ClientDisconnect:
                 return Response(status_code=499)
+            return JSONResponse(dialect.error(sentence, status), status)
 
         return checked
 
-    async def chat(self, request: Request, access: Access) -> Response:
-        return await self._call(request, access, "chat")
+    def calls(self, make: Callable[[], Dialect]) -> Callable[[Request], Awaitable[Response]]:
+        """The endpoint of calls to a model in one dialect."""
 
-    async def generate(self, request: Request, access: Access) -> Response:
-        return await self._call(request, access, "generate")
+        async def call(request: Request, access: Access) -> Response:
+            return await self._call(request, access, make())
 
-    async def _call(self, request: Request, access: Access, endpoint: str) -> Response:
+        return self.guarded(call, make())
+
+    async def _call(self, request: Request, access: Access, dialect: Dialect) -> Response:
         body: dict[str, Any] = {}
         try:
             body = await read_body(request)
             self._check_model(access, body)
+            native = _native(dialect, body)
         except Refused as refused:
-            record_refusal(access, self._desk.recorder, endpoint, body, str(refused))
+            record_refusal(access, self._desk.recorder, dialect.name, body, str(refused))
             raise
         call = Call(
             access,
             self._desk.upstream_of(access),
             self._desk.recorder,
-            endpoint,
-            body,
+            Asked(dialect.name, dialect.endpoint, body, native),
             retry_wait_s=self._desk.retry_wait_s,
         )
-        return CallResponse(call, stream=body.get("stream") is not False)
+        return CallResponse(call, dialect, stream=native["stream"])
 
     def _check_model(self, access: Access, body: dict[str, Any]) -> None:
         asked = body.get("model") or body.get("name")
@@ -112,6 +120,10 @@ class Agents:
         own = [one for one in listed if _full(str(one.get("name"))) == _full(access.model)]
         return JSONResponse({"models": own})
 
+    async def models(self, _: Request, access: Access) -> Response:
+        one = {"id": access.model, "object": "model", "created": 0, "owned_by": "library"}
+        return JSONResponse({"object": "list", "data": [one]})
+
     async def version(self, _: Request, access: Access) -> Response:
         if access.upstream == "scripted":
             return JSONResponse({"version": SCRIPTED_VERSION})
@@ -123,6 +135,13 @@ class Agents:
         sentence = f"{what} is not let through by the gateway"
         record_refusal(access, self._desk.recorder, what, {}, sentence)
         raise Refused(403, sentence)
+
+
+def _native(dialect: Dialect, body: dict[str, Any]) -> dict[str, Any]:
+    try:
+        return dialect.native(body)
+    except (ValueError, KeyError, TypeError, AttributeError) as exc:
+        raise Refused(400, f"the request can't be understood: {exc!r}") from None
 
 
 def _full(name: str) -> str:
@@ -163,9 +182,10 @@ def _no_constant(name: str) -> None:
 class CallResponse(Response):
     """Streams a call's lines, or answers once it is whole; ends the call when the agent leaves."""
 
-    def __init__(self, call: Call, *, stream: bool) -> None:
+    def __init__(self, call: Call, dialect: Dialect, *, stream: bool) -> None:
         super().__init__()
         self._call = call
+        self._dialect = dialect
         self._stream = stream
         self._started = False
 
@@ -187,25 +207,27 @@ class CallResponse(Response):
     async def _work(self, scope: Scope, receive: Receive, send: Send) -> None:
         async def hand_on(line: Line) -> None:
             await self._begin(send)
-            await send(_chunk(line.raw))
+            await send(_chunk(self._dialect.line(line)))
 
         try:
             await self._call.perform(hand_on if self._stream else None)
         except Failed as failed:
+            status = CAUSES[failed.cause].status
             if not self._started:
-                answer = error(CAUSES[failed.cause].status, failed.sentence)
+                answer = JSONResponse(self._dialect.error(failed.sentence, status), status)
                 await answer(scope, receive, send)
                 return
-            await send(_chunk(json.dumps({"error": failed.sentence}).encode() + b"\n"))
+            await send(_chunk(self._dialect.error_line(failed.sentence, status)))
         if self._stream:
             await send({"type": "http.response.body", "body": b"", "more_body": False})
         else:
-            await JSONResponse(self._call.reply.whole())(scope, receive, send)
+            whole = self._dialect.whole(self._call.reply.whole())
+            await JSONResponse(whole)(scope, receive, send)
 
     async def _begin(self, send: Send) -> None:
         if not self._started:
             self._started = True
-            headers = [(b"content-type", b"application/x-ndjson")]
+            headers = [(b"content-type", self._dialect.media_type.encode())]
             await send({"type": "http.response.start", "status": 200, "headers": headers})
 
 

@@ -6,6 +6,7 @@ import asyncio
 import time
 from collections.abc import Awaitable, Callable
 from contextlib import aclosing
+from dataclasses import dataclass
 from datetime import UTC, datetime
 from typing import Any
 
@@ -54,6 +55,16 @@ class Reply:
         return whole
 
 
+@dataclass(frozen=True)
+class Asked:
+    """A call as it came: endpoint by its name in the record, by Ollama's, and both bodies."""
+
+    name: str
+    endpoint: str
+    body: dict[str, Any]
+    native: dict[str, Any]
+
+
 class Call:
     """`perform` may be awaited once; the call is recorded whatever becomes of it."""
 
@@ -62,19 +73,17 @@ class Call:
         access: Access,
         upstream: Upstream,
         recorder: Recorder,
-        endpoint: str,
-        body: dict[str, Any],
+        asked: Asked,
         *,
         retry_wait_s: float = 1.0,
     ) -> None:
         self.access = access
-        self.endpoint = endpoint
-        self.body = body
+        self.asked = asked
         self.reply = Reply()
         self._upstream = upstream
         self._recorder = recorder
         self._retry_wait_s = retry_wait_s
-        self._sent, self._pinned = pin(endpoint, body, access.model, access.pins)
+        self._sent, self._pinned = pin(asked.endpoint, asked.native, access.model, access.pins)
         self._seq = access.calls
         access.calls += 1
         self._at = datetime.now(UTC)
@@ -124,7 +133,7 @@ class Call:
         began = time.monotonic()
         self.reply = Reply()
         held: list[Line] = []  # until the model has said something, all can be tried again
-        lines = self._upstream.lines(self.access, self.endpoint, self._sent)
+        lines = self._upstream.lines(self.access, self.asked.endpoint, self._sent)
         async with aclosing(lines):
             async for line in lines:
                 self.reply.add(line, time.monotonic() - self._began)
@@ -164,7 +173,7 @@ class Call:
             return
         self._recorded = True
         last = self.reply.last
-        line = heading(self.access, self._seq, self._at, self.endpoint, self.body) | {
+        line = heading(self.access, self._seq, self._at, self.asked.name, self.asked.body) | {
             "pinned": self._pinned,
             "reply": "".join(self.reply.text),
             "thinking": "".join(self.reply.thinking),
