@@ -120,6 +120,21 @@ def test_with_an_uplink_the_gateway_has_a_way_out(
         assert reachable(service.container, outside) != []
 
 
+def test_an_uplink_that_somebody_else_keeps(engine: Engine, images: Images, owner: Owner) -> None:
+    with network.bridge(engine, owner) as compose:
+        with GatewayService(
+            engine, images("gateway"), owner, CALLS, Uplink(compose.name)
+        ) as service:
+            assert service.uplink == compose
+            assert network.address(engine, compose, service.container)
+        assert network.existing(engine, compose.name) == compose
+    with (
+        pytest.raises(EngineRefused, match="not found"),
+        GatewayService(engine, images("gateway"), owner, CALLS, Uplink("orch-no-such-network")),
+    ):
+        pass
+
+
 def test_only_the_right_token_from_the_right_network_reaches_its_model(
     engine: Engine, run: Run, gateway: GatewayService, images: Images, tools: str, owner: Owner
 ) -> None:
