@@ -195,6 +195,12 @@ def test_every_spelling_of_one_name_means_that_file_and_nothing_else(name: str) 
         'predict.py\n```python\nprint("v")\n```\nRun it:\n```bash\npython predict.py\n```\n',
         'predict.py\n```python\nprint("v")\n```\nRun `predict.py`:\n```\npython predict.py\n```\n',
         'predict.py\n```python\nprint("v")\n```\nOutput\n```\nv\n```\n',
+        '## `predict.py`\n\nScores each message.\nNothing else.\n\n```python\nprint("v")\n```\n',
+        '**predict.py**\nScores it:\n```python\nprint("v")\n```\nRun:\n```bash\nls\n```\n',
+        '**File 1: predict.py**\n```python\nprint("v")\n```\n',
+        '### FILE: predict.py\n````python\nprint("v")\n```\n',
+        'predict.py\n```python\nprint("v")\n```<|im_end|>\n',
+        'predict.py\n```python\nprint("v")\n```<|end|><|return|>\n',
         'predict.py\n```python\nprint("old")\n```\nBetter:\n\npredict.py\n```python\nprint("v")\n```',
     ],
 )
@@ -206,6 +212,50 @@ def test_more_spellings(text: str) -> None:
 def test_a_first_comment_names_the_file_and_stays_in_it() -> None:
     reply = parse_reply('Here:\n\n```python\n# predict.py\nprint("v")\n```\n')
     assert reply.files == {"predict.py": '# predict.py\nprint("v")\n'}
+
+
+@pytest.mark.parametrize(
+    "first",
+    [
+        "# predict.py - scores one message",
+        "# predict.py: scores one message",
+        '"""predict.py"""',
+        "# File: predict.py",
+        "#!/usr/bin/env python3\n# predict.py",
+    ],
+)
+def test_first_lines_that_name_the_file(first: str) -> None:
+    reply = parse_reply(f"Here:\n\n```python\n{first}\nX = 1\n```\n")
+    assert reply.files == {"predict.py": f"{first}\nX = 1\n"}
+
+
+@pytest.mark.parametrize(
+    "first", ["# see train.py", "# data.csv: the input", "# e.g. a.py", "# Load a.py - quickly"]
+)
+def test_first_lines_that_name_none(first: str) -> None:
+    assert parse_reply(f"Here:\n\n```python\n{first}\nX = 1\n```\n").files == {}
+
+
+def test_a_snippet_under_a_title_does_not_replace_the_whole_file() -> None:
+    reply = parse_reply(
+        "### FILE: a.py\n````python\nA = 1\nB = 2\n````\n## a.py\nIn short:\n```python\nA\n```\n"
+    )
+    assert reply.files == {"a.py": "A = 1\nB = 2\n"}
+    assert refusals(reply) == {"a.py": "mentioned-only"}
+
+
+def test_a_long_fence_closed_by_a_short_one_before_the_next_file() -> None:
+    reply = parse_reply(
+        "### FILE: README.md\n````markdown\n# T\n```bash\nls\n```\nend\n```\n\n"
+        "### FILE: b.py\n````python\nB = 2\n```\n"
+    )
+    assert reply.files == {"README.md": "# T\n```bash\nls\n```\nend\n", "b.py": "B = 2\n"}
+
+
+def test_a_readme_cut_after_an_inner_block_is_no_stump() -> None:
+    reply = parse_reply("### FILE: README.md\n````markdown\n# T\n```bash\nls\n```\n")
+    assert reply.files == {}
+    assert refusals(reply) == {"README.md": "truncated"}
 
 
 @pytest.mark.parametrize(
@@ -368,6 +418,12 @@ def test_a_marked_file_without_a_fence_is_said() -> None:
         "a.py\n```python\n" + "(" * 5000 + "\n```\n",
         "a.json\n```json\n" + "[" * 99999 + "\n```\n",
         "FILE: a.md\n" + "```\n" * 2000,
+        *(
+            start + fill * 50_000 + "\n```\nx\n```\n"
+            for start in ("FILE: x", "# x", "- `")
+            for fill in ("* ", "` ", "a ", ": - ")
+        ),
+        "a.py\n```\n# " + " " * 100_000 + "x\n```\n",
     ],
 )
 def test_odd_replies_do_not_crash(text: str) -> None:

@@ -5,6 +5,8 @@ from __future__ import annotations
 import json
 import re
 
+LONGEST_COMMENT = 300
+
 _COMMENT_LINE = re.compile(r"^\s*(?:#|//|--|;|%|/\*|\*|<!--)\s*(?P<text>.*?)\s*(?:\*/|-->)?\s*$")
 _HTML_COMMENT = re.compile(r"^\s*<!--\s*(?P<text>.*?)\s*-->\s*$")
 _DOTS = re.compile(r"^(?:\.\.\.|…)|(?:\.\.\.|…)$")
@@ -29,7 +31,7 @@ def elision(text: str, *, document: bool) -> str | None:
     """
     pattern = _HTML_COMMENT if document else _COMMENT_LINE
     for line in text.split("\n"):
-        match = pattern.match(line)
+        match = pattern.match(line) if len(line) <= LONGEST_COMMENT else None
         if match is None:
             continue
         comment = match.group("text")

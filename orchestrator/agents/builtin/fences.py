@@ -14,13 +14,15 @@ import re
 import tomllib
 import warnings
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from enum import Enum
 from pathlib import PurePosixPath
 
 from . import names
 
 _FENCE = re.compile(r"^([ \t]*)(`{3,}|~{3,})([^\n]*)$")
+# Some models' end-of-turn marks leak into the text, as in "```<|im_end|>".
+_SPECIAL_TOKEN = re.compile(r"(?:<\|[^|>\s]+\|>)+\s*$")
 ORDINARY = 3
 _DOCUMENTS = frozenset({".md", ".markdown", ".mdx", ".rst", ".adoc"})
 _LISTS_OF_FILES = frozenset({".txt", ".gitignore", ".dockerignore", ".cfg", ".ini", ".in"})
@@ -55,7 +57,8 @@ def read_fence(lines: Sequence[str], index: int) -> Fence | None:
     indent, marks, info = match.groups()
     if marks[0] == "`" and "`" in info:
         return None
-    return Fence(index, len(indent.expandtabs(4)), marks[0], len(marks), info.strip())
+    info = _SPECIAL_TOKEN.sub("", info).strip()
+    return Fence(index, len(indent.expandtabs(4)), marks[0], len(marks), info)
 
 
 def body(lines: Sequence[str], opener: Fence, end: int) -> str:
@@ -68,7 +71,7 @@ def find_end(lines: Sequence[str], opener: Fence, path: str, stop: int) -> int |
     """Index of the line that closes the block of file `path`, looking no further than `stop`."""
     candidates = list(_candidates(lines, opener, stop))
     if not candidates:
-        return End.UNTERMINATED
+        return _shorter_end(lines, opener, stop)
     suffix = PurePosixPath(path).suffix.lower()
     if not is_document(path) and suffix not in _LISTS_OF_FILES:
         sibling = next((c for c in candidates if _opens_a_sibling(lines, c, stop)), None)
@@ -84,6 +87,13 @@ def find_end(lines: Sequence[str], opener: Fence, path: str, stop: int) -> int |
         whole = [c for c in candidates if _parses(body(lines, opener, c), suffix)]
         return whole[0] if whole else candidates[0]
     return _end_by_neighbours(lines, opener, candidates, stop, document=is_document(path))
+
+
+def _shorter_end(lines: Sequence[str], opener: Fence, stop: int) -> int | End:
+    """A long fence that was closed by an ordinary one, seen by nothing coming after it."""
+    ordinary = replace(opener, length=ORDINARY)
+    ends = [c for c in _candidates(lines, ordinary, stop) if _nothing_after(lines, c, stop)]
+    return ends[0] if ends else End.UNTERMINATED
 
 
 def first_end(lines: Sequence[str], opener: Fence) -> int | None:

@@ -68,7 +68,9 @@ _BARE_NAMES = frozenset(
 _DECORATION = re.compile(
     r"^(?:#{1,6}\s+|[-*+•]\s+|\(?\d{1,3}[.)]\s+|>\s+|[^\w\s`*~./<\"'\\#-]+\s+)+"
 )
-_MARK = re.compile(r"^(?:file\s?name|file\s?path|file|path)\s*[:=]\s*(?=\S)", re.IGNORECASE)
+_MARK = re.compile(
+    r"^(?:file\s?name|file\s?path|file(?:\s*#?\d+)?|path)\s*[:=]\s*(?=\S)", re.IGNORECASE
+)
 _STRICT = re.compile(r"^[\s#*>`-]*FILE:[\s*`]*(\S.*?)[\s*`]*$")
 _ANNOTATION = re.compile(r"\s+\([^()]*\)$")
 _IN_TICKS = re.compile(r"`([^`\s]+)`|\*\*([^*\s]+)\*\*")
@@ -80,16 +82,18 @@ _INFO_KEY = re.compile(
     r"(?:\"([^\"]+)\"|'([^']+)'|([^\s\"'}]+))"
 )
 _COMMENT = re.compile(
-    r"^\s*(?:#|//|--|;|%|/\*|<!--|\"\"\")\s*(?:(?:file\s?name|file\s?path|file|path)\s*:\s*)?"
-    r"(?P<path>[^\s*]+?)\s*(?:\*/|-->|\"\"\")?\s*$",
+    r"^\s*(?:#|//|--|;|%|/\*|<!--|\"\"\")\s*(?P<mark>(?:file\s?name|file\s?path|file|path)\s*:\s*)?"
+    r"(?P<path>[^\s*]+?)(?P<said>:?\s+[-–—]\s+.*|:\s+\S.*)?\s*(?:\*/|-->|\"\"\")?\s*$",
     re.IGNORECASE,
 )
 _LONGEST_PLAUSIBLE = 120
+_LONGEST_LINE = 1000
+"""No line that names a file is longer, and the patterns above are slow on what is far longer."""
 
 
 def strict(line: str) -> str | None:
     """The path of a `### FILE: path` line, the form that the agent asks for."""
-    match = _STRICT.match(line)
+    match = _STRICT.match(line) if len(line) <= _LONGEST_LINE else None
     if match is None:
         return None
     path = _ANNOTATION.sub("", match.group(1))
@@ -99,6 +103,8 @@ def strict(line: str) -> str | None:
 
 def from_header(line: str) -> Name | None:
     """A line that holds nothing but a file name, however decorated."""
+    if len(line) > _LONGEST_LINE:
+        return None
     explicit = strict(line)
     if explicit is not None:
         return Name(explicit, Strength.MARKED)
@@ -113,6 +119,8 @@ def from_header(line: str) -> Name | None:
 
 def from_sentence(line: str, language: str) -> Name | None:
     """The one file that a sentence before a fence names, when the fence speaks its language."""
+    if len(line) > _LONGEST_LINE:
+        return None
     found = [first or second for first, second in _IN_TICKS.findall(line)]
     files = {token.rstrip(":") for token in found if looks_like_file(token.rstrip(":"))}
     if not files:
@@ -149,14 +157,22 @@ def from_info(info: str) -> tuple[str, Name | None]:
 
 
 def from_comment(line: str, language: str) -> Name | None:
-    """A first line that is a comment with nothing but a file name."""
-    match = _COMMENT.match(line)
+    """A first line that is a comment with a file's name, or with a name and what it is for."""
+    match = _COMMENT.match(line) if len(line) <= _LONGEST_LINE else None
     if match is None:
         return None
     path = match.group("path").rstrip(":")
     if not looks_like_file(path) or not fits(path, language):
         return None
+    if match.group("said") and not speaks(path, language):
+        return None
     return Name(path, Strength.COMMENT)
+
+
+def is_heading(line: str) -> bool:
+    """A line that titles what follows: a heading, or all bold."""
+    text = line.strip()
+    return text.startswith("#") or bool(re.fullmatch(r"\*\*[^*]+\*\*:?", text))
 
 
 def fits(path: str, language: str) -> bool:

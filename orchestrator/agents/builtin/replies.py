@@ -19,6 +19,9 @@ from .fences import (
 )
 from .names import Name, Strength
 
+TITLE_REACH = 8
+"""Lines between a heading that names a file and the file's block."""
+
 _THINK_OPEN = re.compile(r"^\s*<(think|thinking)>", re.IGNORECASE)
 _THINK_CLOSE = re.compile(r"</(?:think|thinking)>", re.IGNORECASE)
 _THINK_ENDS = re.compile(r"^\s*</(?:think|thinking)>|</(?:think|thinking)>\s*$", re.IGNORECASE)
@@ -137,7 +140,12 @@ class _Reader:
         """Take one block; returns the line after it."""
         language, name = names.from_info(fence.info)
         above = self._above(previous)
-        name = name or self._named_above(above, language) or self._named_inside(fence, language)
+        name = (
+            name
+            or self._named_above(above, language)
+            or self._named_inside(fence, language)
+            or self._titled(previous, language)
+        )
         if name is None:
             return self._nameless_block(fence, language)
         if not names.fits(name.path, language):
@@ -167,9 +175,21 @@ class _Reader:
         return names.from_header(above) or names.from_sentence(above, language)
 
     def _named_inside(self, fence: Fence, language: str) -> Name | None:
-        if fence.line + 1 >= len(self.lines):
+        inside = self.lines[fence.line + 1 : fence.line + 3]
+        if inside and inside[0].startswith("#!"):
+            inside = inside[1:]
+        return names.from_comment(inside[0], language) if inside else None
+
+    def _titled(self, previous: Sequence[int], language: str) -> Name | None:
+        """A heading that names a file, then a few words on it, then its block."""
+        for index in list(previous)[-TITLE_REACH:][::-1]:
+            if not names.is_heading(self.lines[index]):
+                continue
+            title = names.from_header(self.lines[index])
+            if title is not None and names.speaks(title.path, language):
+                return Name(title.path, Strength.SENTENCE)
             return None
-        return names.from_comment(self.lines[fence.line + 1], language)
+        return None
 
     def _stop(self, fence: Fence) -> int:
         """The next `FILE:` line that begins a block which could not lie inside this one."""
