@@ -28,8 +28,9 @@ MODEL = parse_reference("m")
 
 @pytest.fixture(scope="module")
 def fake_image(engine: Engine, tools: str) -> Iterator[str]:
-    yield build_fake_image(engine, tools)
-    engine.api.remove_image(build_fake_image(engine, tools), force=True)
+    name = build_fake_image(engine, tools)
+    yield name
+    engine.api.remove_image(name, force=True)
 
 
 @pytest.fixture

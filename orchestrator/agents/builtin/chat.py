@@ -53,7 +53,8 @@ def ask(url: str, token: str, model: str, prompt: str) -> Answer:
     gateway has tried again itself.
     """
     broken: list[str] = []
-    client = ollama.Client(host=url, headers={"Authorization": f"Bearer {token}"})
+    # A proxy of the environment leads nowhere from here.
+    client = ollama.Client(host=url, headers={"Authorization": f"Bearer {token}"}, trust_env=False)
     while True:
         answer = _ask_once(client, model, prompt)
         answer.tries, answer.broken = len(broken) + 1, broken
