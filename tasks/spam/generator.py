@@ -18,7 +18,7 @@ from pathlib import Path
 import datacard
 from messages import DAY, HAM, SPAM, START, Chance, Difficulty, Message, Writer
 
-DEFAULT_SEED = 20250901
+DEFAULT_SEED = 5
 TRAIN_DAYS, HOLDOUT_DAYS = 238, 61
 COLUMNS = (
     "message_id", "received_at", "subject", "body", "sender", "sender_domain_age_days",

@@ -27,7 +27,6 @@ MOJIBAKE, ENTITIES, NO_SUBJECT, NO_AGE, TYPO = 0.05, 0.06, 0.004, 0.02, 0.05
 """Shares of messages with these defects, the same on both sides."""
 
 HAM, SPAM = 0, 1
-SIDES = ("ham", "spam")
 THEME_WEIGHTS = {
     # In the order of phrases.toml: parcel invoice account offer job money web event health
     # property request survey supply community.
@@ -88,10 +87,10 @@ class Message(NamedTuple):
 class Difficulty:
     """What keeps the classes apart, and how little. Shares are of a class, ham and spam."""
 
-    contamination: float = 0.118
+    contamination: float = 0.072
     """Share of a message's segments in the other side's wording. At 0 each side keeps to its
     own, at 0.5 the wording says nothing."""
-    metadata_contamination: float = 0.148
+    metadata_contamination: float = 0.178
     """The same for sender, counts and time of day."""
     shared: float = 0.38
     """Share of segments in wording that both sides use."""
@@ -343,9 +342,8 @@ class Writer:
 
     def _text(self, spam: int, late: bool, foreign: float) -> tuple[str, str]:
         unit, wording, shared = self.chance.unit, self.wording, self.difficulty.shared
-        own, other = SIDES[spam], SIDES[not spam]
-        if late and spam:
-            own = "late"
+        sides = ("ham", "late" if late else "spam")
+        own, other = sides[spam], sides[not spam]
 
         def segment(pools: Pools, used: set[tuple[str, int]]) -> str:
             pool = other if unit() < foreign else own
