@@ -298,6 +298,8 @@ class DataRecord(Record):
 
     seed: int
     scale: float
+    generator_sha256: str
+    """Over the files beside the generator, itself included: other code makes other data."""
     files: dict[str, str]
 
 

@@ -14,7 +14,7 @@ from orchestrator.errors import DataInvalid
 from orchestrator.records.schema import DataRecord
 from orchestrator.records.store import write_atomic
 from orchestrator.scoring.score import Holdout
-from orchestrator.task import Task
+from orchestrator.task import TASK_FILE, Task
 
 MANIFEST = "data.json"
 GENERATOR_SECONDS = 900
@@ -65,7 +65,7 @@ def ensure_data(
     seed: int | None = None,
     say: Callable[[str], None] = lambda _: None,
 ) -> DataSet:
-    """The data of a task, generated where missing, checked against their recorded hashes.
+    """The data of a task, generated where missing or made by an earlier generator, and verified.
 
     Raises DataInvalid when the generator fails, or when files differ from what was recorded or
     from what the task pins for its default seed.
@@ -75,10 +75,22 @@ def ensure_data(
     if not (folder / MANIFEST).is_file():
         say(f"generating the data of {task.name} (seed {seed}, scale {scale:g})")
         _generate(task, seed, scale, folder)
+    elif _manifest(folder).generator_sha256 != generator_sha256(task):
+        say(f"the generator of {task.name} changed: making its data again")
+        _generate(task, seed, scale, folder)
     record = _manifest(folder)
     _verify(folder, record)
     _compare_with_pins(task, record, folder)
     return DataSet(folder, record)
+
+
+def generator_sha256(task: Task) -> str:
+    """Over name and content of the files in the generator's folder, but what people read."""
+    digest = hashlib.sha256()
+    for path in sorted((task.folder / task.data.generator).parent.iterdir()):
+        if path.is_file() and path.name != TASK_FILE and path.suffix != ".md":
+            digest.update(f"{path.name}\0{_sha256(path)}\n".encode())
+    return digest.hexdigest()
 
 
 def _generate(task: Task, seed: int, scale: float, folder: Path) -> None:
@@ -114,7 +126,9 @@ def _generate(task: Task, seed: int, scale: float, folder: Path) -> None:
             for path in sorted(out.rglob("*"))
             if path.is_file()
         }
-        record = DataRecord(seed=seed, scale=scale, files=files)
+        record = DataRecord(
+            seed=seed, scale=scale, generator_sha256=generator_sha256(task), files=files
+        )
         write_atomic(out / MANIFEST, record.model_dump_json(indent=1).encode())
         shutil.rmtree(folder, ignore_errors=True)
         out.rename(folder)
@@ -147,7 +161,7 @@ def _compare_with_pins(task: Task, record: DataRecord, folder: Path) -> None:
         if record.files.get(name) != expected:
             raise DataInvalid(
                 f"{folder / name}: sha256 is {record.files.get(name)}, task.toml pins {expected}; "
-                "the generator changed: delete the folder, or renew the pins with the calibration"
+                "a changed generator needs new pins and a calibration"
             )
 
 

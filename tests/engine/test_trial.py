@@ -23,7 +23,7 @@ from orchestrator.records.schema import (
 from orchestrator.records.store import TrialStore, list_trials, open_trial
 from orchestrator.sandbox.engine import Engine
 
-SCALE = "0.03"
+SCALE = "0.02"
 MODELS = "scripted/pickle-crash,scripted/undeclared-import,scripted/silent"
 
 

@@ -36,7 +36,7 @@ def trial(models: list[str], runs: int, plan: list[RunSpec] | None = None) -> Tr
         task="spam",
         task_sha256="0" * 64,
         settings=TrialSettings(runs=runs, seed=1, repair_turns=1, num_ctx=32768),
-        data=DataRecord(seed=1, scale=1.0, files={}),
+        data=DataRecord(seed=1, scale=1.0, generator_sha256="0" * 64, files={}),
         images=[],
         models=[ModelRecord(reference=m, upstream="scripted", name=m) for m in models],
         engine={},

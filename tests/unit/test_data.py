@@ -1,0 +1,108 @@
+from pathlib import Path
+
+import pytest
+
+from orchestrator.errors import DataInvalid
+from orchestrator.task import Task, load_task
+from orchestrator.trial.data import ensure_data
+
+TASK = """
+schema = 1
+name = "tiny"
+title = "Tiny"
+summary = "A small one."
+[data]
+generator = "generator.py"
+seed = 7
+[[stage]]
+name = "implement"
+kind = "agent"
+prompt = "prompt.md"
+[scorer]
+kind = "predictions"
+train = { name = "train", command = ["python", "train.py"] }
+predict = { name = "predict", command = ["python", "predict.py"] }
+id_column = "id"
+label_column = "label"
+"""
+GENERATOR = """
+import argparse, pathlib
+ap = argparse.ArgumentParser()
+ap.add_argument("--out", type=pathlib.Path)
+ap.add_argument("--seed"); ap.add_argument("--scale"); a = ap.parse_args()
+for name in ("agent/train.csv", "agent/excerpt.csv", "holdout/features.csv", "key/labels.csv"):
+    (a.out / name).parent.mkdir(parents=True, exist_ok=True)
+    (a.out / name).write_text(f"{name} {a.seed} {a.scale}")
+"""
+
+
+@pytest.fixture
+def task(tmp_path: Path) -> Task:
+    folder = tmp_path / "tiny"
+    (folder / "repo").mkdir(parents=True)
+    (folder / "prompt.md").write_text("do it")
+    (folder / "generator.py").write_text(GENERATOR)
+    (folder / "task.toml").write_text(TASK)
+    return load_task(folder)
+
+
+def rewrite(task: Task, generator: str) -> None:
+    (task.folder / "generator.py").write_text(generator)
+
+
+def test_data_are_made_once_and_found_again(tmp_path: Path, task: Task) -> None:
+    said: list[str] = []
+    first = ensure_data(tmp_path / "h", task, 0.5, say=said.append)
+    again = ensure_data(tmp_path / "h", task, 0.5, say=said.append)
+    assert first == again
+    assert said == ["generating the data of tiny (seed 7, scale 0.5)"]
+    assert first.holdout.features.read_text() == "holdout/features.csv 7 0.5"
+    assert sorted(first.agent_files()) == ["excerpt.csv", "train.csv"]
+
+
+def test_another_seed_or_scale_is_another_folder(tmp_path: Path, task: Task) -> None:
+    made = [ensure_data(tmp_path / "h", task, scale, seed) for scale, seed in ((1, 7), (0.5, 8))]
+    assert made[0].folder != made[1].folder
+
+
+def test_a_changed_generator_makes_its_data_again(tmp_path: Path, task: Task) -> None:
+    ensure_data(tmp_path / "h", task)
+    rewrite(task, GENERATOR.replace("{name} {a.seed}", "{name} new {a.seed}"))
+    said: list[str] = []
+    made = ensure_data(tmp_path / "h", task, say=said.append)
+    assert made.holdout.features.read_text() == "holdout/features.csv new 7 1"
+    assert said == ["the generator of tiny changed: making its data again"]
+
+
+def test_a_changed_file_is_refused_with_its_path_and_the_mend(tmp_path: Path, task: Task) -> None:
+    made = ensure_data(tmp_path / "h", task)
+    made.holdout.key.write_text("forged")
+    with pytest.raises(DataInvalid, match="changed since it was made; delete") as caught:
+        ensure_data(tmp_path / "h", task)
+    assert str(made.holdout.key) in str(caught.value)
+
+
+def test_data_that_differ_from_the_pins_are_refused(tmp_path: Path, task: Task) -> None:
+    data = task.data.model_copy(update={"sha256": {"1": {"key/labels.csv": "0" * 64}}})
+    pinned = task.model_copy(update={"data": data})
+    with pytest.raises(DataInvalid, match="task.toml pins 000"):
+        ensure_data(tmp_path / "h", pinned)
+    ensure_data(tmp_path / "h", pinned, seed=8)
+
+
+@pytest.mark.parametrize(
+    ("generator", "says"),
+    [
+        ("raise SystemExit('no disk')", "exit 1: no disk"),
+        ("pass", "wrote no agent/excerpt.csv; it must"),
+        ("import nothing_of_that_name", "No module named 'nothing_of_that_name'"),
+    ],
+)
+def test_a_generator_that_fails_is_named_and_leaves_nothing(
+    tmp_path: Path, task: Task, generator: str, says: str
+) -> None:
+    rewrite(task, generator)
+    with pytest.raises(DataInvalid, match=says) as caught:
+        ensure_data(tmp_path / "h", task)
+    assert str(task.folder / "generator.py") in str(caught.value)
+    assert list((tmp_path / "h" / "tiny").iterdir()) == []
