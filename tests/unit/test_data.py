@@ -85,7 +85,7 @@ def test_a_changed_file_is_refused_with_its_path_and_the_mend(tmp_path: Path, ta
 def test_data_that_differ_from_the_pins_are_refused(tmp_path: Path, task: Task) -> None:
     data = task.data.model_copy(update={"sha256": {"1": {"key/labels.csv": "0" * 64}}})
     pinned = task.model_copy(update={"data": data})
-    with pytest.raises(DataInvalid, match="task.toml pins 000"):
+    with pytest.raises(DataInvalid, match=r"task\.toml pins 000"):
         ensure_data(tmp_path / "h", pinned)
     ensure_data(tmp_path / "h", pinned, seed=8)
 
