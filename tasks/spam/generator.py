@@ -192,49 +192,57 @@ def generate(
 ) -> dict[str, object]:
     """Write all files below `out` and return the data card, which is also written there."""
     shape = Shape.at(scale)
-    counts = Counts.of(shape.train)
-    again_spam = round(shape.duplicates * DUPLICATES_SPAM)
     writer = Writer(seed, TRAIN_DAYS + HOLDOUT_DAYS, difficulty)
-    spam = counts.true_spam - again_spam
+    _write_train(out, seed, shape, writer)
+    write_excerpt(out / "agent/train.csv", out / "agent/excerpt.csv")
+    _write_holdout(out, seed, shape, writer)
+    return datacard.write(out, seed, scale)
+
+
+def _write_train(out: Path, seed: int, shape: Shape, writer: Writer) -> None:
+    counts = Counts.of(shape.train)
+    spam = counts.true_spam - round(shape.duplicates * DUPLICATES_SPAM)
     originals = writer.batch(spam, shape.originals - spam, range(TRAIN_DAYS))
     again = near_duplicates(Chance(seed, "duplicates"), originals, shape.duplicates)
 
-    arrived = [(message, None) for message in originals] + again
-    order = sorted(range(len(arrived)), key=lambda i: (arrived[i][0].at, i))
+    messages = originals + [message for message, _ in again]
+    order = sorted(range(len(messages)), key=lambda i: (messages[i].at, i))
     identity = {i: message_id(seed, place) for place, i in enumerate(order)}
-    truth = [arrived[i][0].spam for i in order]
+    source = {len(originals) + k: identity[i] for k, (_, i) in enumerate(again)}
+    truth = [messages[i].spam for i in order]
     recorded = recorded_labels(Chance(seed, "flips"), truth, counts)
     flags = moderator_flags(Chance(seed, "flags"), recorded)
     write_csv(
         out / "agent/train.csv",
         COLUMNS,
         (
-            [*features(identity[i], arrived[i][0], flag), label]
+            [*features(identity[i], messages[i], flag), label]
             for i, flag, label in zip(order, flags, recorded, strict=True)
         ),
     )
-    write_excerpt(out / "agent/train.csv", out / "agent/excerpt.csv")
     write_csv(
         out / "key/train_true_labels.csv",
         ("message_id", "label", "duplicate_of"),
-        ((identity[i], arrived[i][0].spam, identity.get(arrived[i][1], "")) for i in order),
+        ((identity[i], messages[i].spam, source.get(i, "")) for i in order),
     )
 
+
+def _write_holdout(out: Path, seed: int, shape: Shape, writer: Writer) -> None:
     spam = round(shape.holdout * HOLDOUT_SPAM)
     days = range(TRAIN_DAYS, TRAIN_DAYS + HOLDOUT_DAYS)
-    later = sorted(writer.batch(spam, shape.holdout - spam, days), key=lambda m: m.at)
-    ids = [message_id(seed, shape.train + place) for place in range(len(later))]
+    messages = sorted(writer.batch(spam, shape.holdout - spam, days), key=lambda m: m.at)
+    # Ids go on where the training file's end.
+    ids = [message_id(seed, shape.train + place) for place in range(len(messages))]
     write_csv(
         out / "holdout/features.csv",
         COLUMNS[:-1],
-        (features(identity, message, 0) for identity, message in zip(ids, later, strict=True)),
+        (features(identity, message, 0) for identity, message in zip(ids, messages, strict=True)),
     )
     write_csv(
         out / "key/labels.csv",
         ("message_id", "label"),
-        ((identity, message.spam) for identity, message in zip(ids, later, strict=True)),
+        ((identity, message.spam) for identity, message in zip(ids, messages, strict=True)),
     )
-    return datacard.write(out, seed, scale)
 
 
 def main() -> None:
