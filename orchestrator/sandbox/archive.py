@@ -5,6 +5,7 @@ from __future__ import annotations
 import base64
 import io
 import json
+import re
 import tarfile
 import tempfile
 from collections.abc import Iterator, Mapping
@@ -23,6 +24,8 @@ STAT_HEADER = "X-Docker-Container-Path-Stat"
 # Bits of Go's FileMode, which is what the engine sends.
 _KINDS: dict[int, Kind] = {1 << 31: "directory", 1 << 27: "symlink"}
 _SPECIAL = 1 << 26 | 1 << 25 | 1 << 24 | 1 << 21 | 1 << 19
+# The engine resolves a link before it says that it is one; the way to it is known to be folders.
+_LEADS_NOWHERE = re.compile("too many l(?:inks|evels)|not a directory|file name too long")
 
 Kind = Literal["file", "directory", "symlink", "other"]
 
@@ -141,11 +144,11 @@ def _head(engine: Engine, container: str, path: str) -> Entry | None:
             # A HEAD has no body: the status does not tell a missing path from a missing container.
             api.inspect_container(container)
             return None
-        if response.status_code >= 500:
+        if response.status_code >= 400:
             # Asked again in the way that comes with a reason.
             with closing(api._get(url, params={"path": path}, stream=True)) as response:
-                if "too many links" in response.text:
-                    raise UnsafeOutput(path, "is a symlink that leads in a circle")
+                if response.status_code >= 400 and _LEADS_NOWHERE.search(response.text):
+                    raise UnsafeOutput(path, "is a symlink that leads nowhere")
                 api._raise_for_status(response)
         api._raise_for_status(response)
     return entry_of(response.headers[STAT_HEADER])
@@ -184,6 +187,7 @@ def read(engine: Engine, container: str, path: str, max_bytes: int) -> bytes:
 
 def _check(path: str, kind: Kind, size: int, max_bytes: int) -> None:
     if kind != "file":
-        raise UnsafeOutput(path, f"is not a regular file but a {kind}")
+        what = "something else" if kind == "other" else f"a {kind}"
+        raise UnsafeOutput(path, f"is not a regular file but {what}")
     if size > max_bytes:
         raise UnsafeOutput(path, f"has {size} bytes, more than the {max_bytes} allowed")
