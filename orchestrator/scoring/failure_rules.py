@@ -184,11 +184,12 @@ def _looked_up_a_column(crash: Crash) -> bool:
 def _names(text: str) -> list[str]:
     try:
         value = ast.literal_eval(text.strip())
-    except (ValueError, SyntaxError, MemoryError, RecursionError):
+        if isinstance(value, (list, tuple, set)):
+            return sorted(str(item) for item in value)
+        return [str(value)]
+    # The text is anything that a program prints: nested, unhashable, a number without end.
+    except (ValueError, TypeError, SyntaxError, MemoryError, RecursionError):
         return [text.strip().strip("'\"")]
-    if isinstance(value, (list, tuple, set)):
-        return sorted(str(item) for item in value)
-    return [str(value)]
 
 
 # --- resources ----------------------------------------------------------------------------------

@@ -14,7 +14,7 @@ _ANSI = re.compile(r"\x1b\[[0-9;?]*[ -/]*[@-~]")
 _HEADER = re.compile(
     r"^(?P<prefix>[ |+]*?)(?:Exception Group )?Traceback \(most recent call last\):"
 )
-_FRAME = re.compile(r'^\s+File "(?P<file>[^"\n]+)", line (?P<line>\d+)(?:, in (?P<function>.+))?$')
+_FRAME = re.compile(r'^\s+File "(?P<file>[^"\n]+)", line (?P<line>\d{1,9})(?:, in (?P<function>.+))?$')
 _EXCEPTION = re.compile(r"^(?P<type>[A-Za-z_][\w.<>]*)(?:: ?(?P<message>.*))?$")
 _PARSE_ERROR = re.compile(r"^(?:SyntaxError|IndentationError|TabError)(?::|$)")
 # What the interpreter reports on its way out is no cause of an ending.
@@ -92,6 +92,9 @@ def _parsed(lines: list[str], start: int, margin: int) -> Crash | None:
     """The traceback whose frames begin at `start`; `margin` columns are a group's border."""
     frames: list[Frame] = []
     for index in range(start, len(lines)):
+        if _HEADER.match(lines[index]):
+            # Another begins before this one has ended: read once, however many are printed.
+            return None
         line = _without_border(lines[index], margin)
         frame = _FRAME.match(line)
         if frame is not None:

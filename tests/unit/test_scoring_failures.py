@@ -2,11 +2,15 @@
 
 from __future__ import annotations
 
+import re
+
 import pytest
 
 from orchestrator.records.failures import FailureClass as C
 from orchestrator.records.schema import Captured, Ending, StepRecord
+from orchestrator.scoring import tracebacks
 from orchestrator.scoring.failures import StepEvidence, classify
+from orchestrator.scoring.tracebacks import last_crash
 
 TREE = ("train.py", "predict.py", "features.py", "spamlib/__init__.py", "spamlib/text.py")
 TRAINING = frozenset({"message_id", "subject", "body", "moderator_flagged", "label"})
@@ -716,3 +720,35 @@ def test_long_lines_are_cut():
     failure = classify(evidence(trace(MAIN, error="ValueError: " + "x" * 100_000)))
     assert len(failure.sentence) < 600
     assert all(len(item.excerpt) < 600 for item in failure.evidence)
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        pytest.param(trace(error=f"KeyError: 0x{'f' * 3990}"), id="number too long for text"),
+        pytest.param(trace(error="KeyError: {[1]}"), id="set of lists"),
+        pytest.param(trace(error="KeyError: {{}: 1}"), id="key that is a dict"),
+        pytest.param(trace(error="ValueError: columns are missing: {[]}"), id="unhashable column"),
+        pytest.param(trace(error=f"KeyError: {'(' * 3900}"), id="nested"),
+        pytest.param(
+            trace(f'  File "a.py", line {"9" * 9000}, in f', error="KeyError: 1"), id="line number"
+        ),
+    ],
+)
+def test_a_forged_traceback_is_a_failure_of_the_program(text):
+    assert classify(evidence(text)).failure_class is C.RUNTIME_ERROR
+
+
+def test_tracebacks_that_never_end_are_each_read_once(monkeypatch):
+    looked: list[str] = []
+
+    class Counting:
+        def match(self, line: str) -> re.Match[str] | None:
+            looked.append(line)
+            return frame.match(line)
+
+    frame = tracebacks._FRAME
+    monkeypatch.setattr(tracebacks, "_FRAME", Counting())
+    text = ' Traceback (most recent call last):\n  File "a", line 1, in f\n    g()\n' * 500
+    assert last_crash(text) is None
+    assert len(looked) <= 1500
