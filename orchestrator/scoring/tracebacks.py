@@ -14,7 +14,9 @@ _ANSI = re.compile(r"\x1b\[[0-9;?]*[ -/]*[@-~]")
 _HEADER = re.compile(
     r"^(?P<prefix>[ |+]*?)(?:Exception Group )?Traceback \(most recent call last\):"
 )
-_FRAME = re.compile(r'^\s+File "(?P<file>[^"\n]+)", line (?P<line>\d{1,9})(?:, in (?P<function>.+))?$')
+_FRAME = re.compile(
+    r'^\s+File "(?P<file>[^"\n]+)", line (?P<line>\d{1,9})(?:, in (?P<function>.+))?$'
+)
 _EXCEPTION = re.compile(r"^(?P<type>[A-Za-z_][\w.<>]*)(?:: ?(?P<message>.*))?$")
 _PARSE_ERROR = re.compile(r"^(?:SyntaxError|IndentationError|TabError)(?::|$)")
 # What the interpreter reports on its way out is no cause of an ending.

