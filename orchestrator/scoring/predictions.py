@@ -19,9 +19,11 @@ SAMPLE_CHARS = 40
 INDEX_NAMES = ("", "Unnamed: 0", "index")
 """Headers of a column of row numbers, as data frames write it."""
 MAX_FIELD = 1 << 20
+SPARE_ROWS = 100_000
+"""Read beyond one row an id; a file with more is no answer, and reading all of it takes minutes."""
 
 _WHOLE = re.compile(r"^(-?\d+)\.0+$")
-_NUMBER = re.compile(r"^[+-]?(?:\d+\.?\d*|\.\d+)(?:[eE][+-]?\d+)?$")
+_NUMBER = re.compile(r"^[+-]?(?:\d+(?:\.\d*)?|\.\d+)(?:[eE][+-]?\d+)?$")
 _MISSING = ("", "nan", "na", "n/a", "null", "none", "<na>")
 
 
@@ -76,6 +78,9 @@ def read(content: bytes, ids: Sequence[str], columns: Columns) -> Read | Refused
     reader = _Reader(ids, columns, notes)
     try:
         for line, row in rows:
+            if reader.count == len(ids) + SPARE_ROWS:
+                reader.broken = f"it goes on after {reader.count} rows, which are all that is read"
+                break
             reader.take(line, row, len(header[1]), places)
     except csv.Error as error:
         reader.broken = f"it can't be read beyond row {reader.count}: {error}"

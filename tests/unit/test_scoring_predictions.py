@@ -9,6 +9,7 @@ from pathlib import Path
 
 import pytest
 
+from orchestrator.scoring import predictions
 from orchestrator.scoring.grade import Verdict, check, grade, read_key, verdict
 from orchestrator.scoring.predictions import Columns, Read, Refused, read
 
@@ -154,6 +155,19 @@ def test_all_problems_come_in_one_message_with_counts_and_three_samples():
         "6 labels are probabilities where 1 or 0 is wanted (0.5 for 1, 0.5 for 2, 0.5 for 3, …)",
     ]
     assert result.sentence.count("; ") == 4
+
+
+def test_a_file_that_goes_on_and_on_is_not_read_to_its_end():
+    taken = predictions.SPARE_ROWS + len(IDS)
+    said = problems(PLAIN + b"x\n" * (taken * 2))
+    assert f"it goes on after {taken} rows" in said[0]
+    assert f"{taken - len(IDS)} rows with another number of fields" in said[1]
+
+
+def test_a_label_of_any_length_is_read_in_one_pass():
+    # Tried digit by digit from each end, this takes hours.
+    (said,) = problems(rows("1," + "1" * 1_000_000 + "x", "2,1", "3,0", "4,1"))
+    assert "1 labels are neither 1 nor 0" in said
 
 
 def test_samples_are_cut():
