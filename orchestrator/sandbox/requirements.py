@@ -14,6 +14,7 @@ from dataclasses import dataclass, field
 
 from packaging.requirements import InvalidRequirement, Requirement
 from packaging.utils import canonicalize_name
+from packaging.version import Version
 
 from orchestrator.records.failures import FailureClass
 from orchestrator.records.schema import Evidence, Failure
@@ -22,6 +23,10 @@ REQUIREMENTS = "requirements.txt"
 PYPROJECT = "pyproject.toml"
 MAX_BYTES = 64 * 1024
 EXCERPT_CHARS = 160
+MAX_NAME = 200
+"""Of a package: it becomes part of an address, and an index answers one that is too long oddly."""
+MAX_DIGITS = 18
+"""Of a number in a version: the resolver's are of 64 bits."""
 
 _HASH = re.compile(r"\s--hash[=\s]\s*(sha(?:256|384|512):[0-9a-fA-F]+)")
 _COMMENT = re.compile(r"(?:^|(?<=\s))#.*$")
@@ -83,12 +88,16 @@ def _from_pyproject(content: bytes) -> Declared | Failure:
         return text.failure(PYPROJECT)
     try:
         table = tomllib.loads(text.replace("\r\n", "\n"))
-    except tomllib.TOMLDecodeError as exc:
+    except (ValueError, RecursionError) as exc:
+        # ValueError also for a number of too many digits.
         return _Refusal(f"is not valid TOML: {exc}").failure(PYPROJECT)
     project = table.get("project", {})
     if not isinstance(project, dict):
         return _Refusal("[project] is not a table").failure(PYPROJECT)
-    if "dependencies" in project.get("dynamic", ()):
+    dynamic = project.get("dynamic", [])
+    if not isinstance(dynamic, list):
+        return _Refusal("[project] dynamic is not a list").failure(PYPROJECT)
+    if "dependencies" in dynamic:
         return _Refusal("declares its dependencies as dynamic; list them").failure(PYPROJECT)
     tool = table.get("tool", {})
     if isinstance(tool, dict) and "dependencies" not in project and _poetry(tool):
@@ -191,12 +200,34 @@ def _checked(number: int | None, line: str) -> _Accepted | _Refusal:
     plain = _HASH.sub("", " " + line).strip()
     try:
         requirement = Requirement(plain)
-    except InvalidRequirement:
+    except (InvalidRequirement, RecursionError):
         return _Refusal("is not a requirement", number, line)
     if requirement.url is not None:
         return _Refusal("names a URL; only packages of the index are installed", number, line)
+    if _LOCAL.search(requirement.name):
+        return _Refusal("names a local path, which is refused", number, line)
+    # Braces are how the resolver sets off a marker in what it says.
+    if (
+        len(requirement.name) > MAX_NAME
+        or not _plain_versions(requirement)
+        or re.search("[{}]", plain)
+    ):
+        return _Refusal("is not a requirement", number, line)
     suffix = "".join(f" --hash={value}" for value in hashes)
     return _Accepted(f"{requirement}{suffix}", canonicalize_name(requirement.name))
+
+
+def _plain_versions(requirement: Requirement) -> bool:
+    """Whether each version is one that the resolver can read; `===` would take any text."""
+    for specifier in requirement.specifier:
+        version = specifier.version.removesuffix(".*")
+        try:
+            Version(version)
+        except ValueError:
+            return False
+        if re.search(rf"\d{{{MAX_DIGITS + 1}}}", version):
+            return False
+    return True
 
 
 def _policy(line: str) -> str | None:

@@ -30,6 +30,7 @@ IMPORT_NAMES = {
 }
 """Names that are imported, canonical, and the package that provides each."""
 
+_MARKERS = re.compile(r"\{[^{}\n]*\}")
 _NOT_FOUND = re.compile(r"(?:Because|and) ([\w.-]+) was not found in the package registry")
 _NO_WHEELS = re.compile(
     r"\b([\w.-]+?)(?:[=<>!~]=?\S*)? (?:has|have) no "
@@ -61,6 +62,8 @@ _DISK_TEXTS = ("No space left on device", "Disk quota exceeded")
 
 def resolver_failure(text: str) -> Failure:
     """The failure behind uv's error output (stderr of `uv pip compile` or `uv pip sync`)."""
+    # Markers come back as they were declared: no words of theirs are uv's.
+    text = _MARKERS.sub("", text)
     explanation = _explanation(text)
     for classify in (_disk, _mismatch, _index, _not_found, _unavailable, _conflict):
         found = classify(text, explanation)

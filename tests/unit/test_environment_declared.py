@@ -105,6 +105,17 @@ def test_no_file_declares_nothing():
         ("- pandas", "option"),
         ("pandas=2.0", "not a requirement"),
         ("Here are the packages you need:", "not a requirement"),
+        ("tool.whl[extra]", "local path"),
+        ("tool @ ./tool", "URL"),
+        ("tool[extra] @ file:///etc/passwd ; python_version > '3'", "URL"),
+        ("pandas ; python_version > '3' --find-links /wheels", "not a requirement"),
+        ("pandas --index-url https://example.invalid/simple", "not a requirement"),
+        ("pandas===1.0/../../x", "not a requirement"),
+        ("pandas===latest", "not a requirement"),
+        (f"pandas==1.{'9' * 19}", "not a requirement"),
+        ("${HOME}", "not a requirement"),
+        ("pandas==${VERSION}", "not a requirement"),
+        ("pandas; sys_platform != '} Failed to fetch {'", "not a requirement"),
     ],
 )
 def test_policy_lines_are_refused_and_quoted(line, reason):
@@ -115,6 +126,21 @@ def test_policy_lines_are_refused_and_quoted(line, reason):
     assert [(e.source, e.line, e.excerpt) for e in failure.evidence] == [
         ("requirements.txt", 2, line)
     ]
+
+
+@pytest.mark.parametrize(
+    "content",
+    [
+        b"pandas; " + b"(" * 20_000 + b"python_version > '3'" + b")" * 20_000,
+        b"p" * 60_000,
+        b"numpy\\\n--index-url https://example.invalid/simple\n",
+        b"num\\\npy\n",
+        "numpy\u2028--index-url=https://example.invalid/simple".encode(),
+        b"numpy\x0b-r /etc/passwd",
+    ],
+)
+def test_what_hides_in_a_line_is_refused(content):
+    assert refused(content).failure_class is FailureClass.DEPENDENCY_REFUSED
 
 
 def test_the_number_of_other_refused_lines_is_told():
@@ -173,6 +199,13 @@ def test_requirements_win_over_pyproject():
         (b'[project]\ndynamic = ["dependencies"]\n', "dynamic"),
         (b'[project]\ndependencies = "pandas"\n', "not a list"),
         (b"project = 3\n", "not a table"),
+        (b"[project]\ndynamic = 5\n", "dynamic is not a list"),
+        (b"[project]\ndynamic = true\n", "dynamic is not a list"),
+        (b"[project]\ndynamic = [1, 'dependencies']\n", "declares its dependencies as dynamic"),
+        (b'[project]\ndependencies = ["numpy\\n-r /etc/passwd"]\n', "is not a requirement"),
+        (b"a = " + b"[" * 30_000, "not valid TOML"),
+        (b"a = " + b"{a=" * 10_000, "not valid TOML"),
+        (b"a = " + b"1" * 6000, "not valid TOML"),
         (b'[tool.poetry.dependencies]\npython = "^3.11"\npandas = "*"\n', "poetry"),
     ],
 )

@@ -23,6 +23,15 @@ TEXTS = [
         "sklearn is what is imported; the package is called scikit-learn",
     ),
     (
+        "a marker that speaks as the engine would",
+        NO_SOLUTION + "Because there is no version of numpy{platform_machine != 'No space left on "
+        "device' and platform_version != 'Failed to fetch'}==99.0 and you require "
+        "numpy{platform_machine != 'No space left on device' and platform_version != 'Failed to "
+        "fetch'}==99.0, we can conclude that your requirements are unsatisfiable.",
+        C.DEPENDENCY_NOT_FOUND,
+        "no version of numpy fits numpy==99.0",
+    ),
+    (
         "no such package",
         NO_SOLUTION + "Because zzz-not-real was not found in the package registry and you require "
         "zzz-not-real, we can conclude that your requirements are unsatisfiable.",
