@@ -56,6 +56,36 @@ def test_a_package_is_there_where_it_is_used(engine, images, owner):
     assert python_in(engine, images, owner, env, "open('/env/x', 'w')").exit_code == 1
 
 
+def left_by_a_pth_file(engine, images, owner, monkeypatch, tmp_path):
+    """What lies in an environment that holds a `.pth` file which tells where it was run."""
+    hook = tmp_path / "hook.pth"
+    hook.write_text("import os; open('/env/ran', 'w').write('here')\n")
+    monkeypatch.setattr(environment, "SEED_HOOK", hook)
+    env = build(engine, images, wanted("six==1.17.0"), owner)
+    try:
+        spec = ContainerSpec(images.scorer.id, owner, Limits(memory_mb=64), mounts=(env.mount,))
+        return run_step(engine, spec, ("find", "/env"), timeout_s=60).stdout.text
+    finally:
+        engine.remove_volume(env.volume.name)
+
+
+def test_nothing_of_a_package_runs_where_it_is_installed(
+    engine, images, owner, monkeypatch, tmp_path
+):
+    found = left_by_a_pth_file(engine, images, owner, monkeypatch, tmp_path)
+    assert "/site-packages/hook.pth" in found
+    assert "/__pycache__/six.cpython-" in found
+    assert "/env/ran" not in found
+
+
+def test_by_the_environment_s_own_interpreter_it_would(
+    engine, images, owner, monkeypatch, tmp_path
+):
+    own = ("/env/bin/python", *(word for word in environment.COMPILE[1:] if word != "-S"))
+    monkeypatch.setattr(environment, "COMPILE", own)
+    assert "/env/ran" in left_by_a_pth_file(engine, images, owner, monkeypatch, tmp_path)
+
+
 def test_nothing_declared_is_an_environment_too(engine, images, owner):
     env = build(engine, images, Declared(), owner)
     assert not isinstance(env, Failure)
