@@ -7,16 +7,23 @@ import hashlib
 import io
 import time
 from collections.abc import Mapping
+from contextlib import ExitStack
 from dataclasses import dataclass
 from pathlib import Path
 
-from orchestrator.records.schema import Failure, LeakProbe, ScoreRecord, StepRecord
+from orchestrator.records.schema import Failure, LeakProbe, ScoreRecord
 from orchestrator.sandbox.environment import Environment
 from orchestrator.sandbox.history import History
 from orchestrator.scoring.claims import expected_f1
 from orchestrator.scoring.grade import Verdict, grade
 from orchestrator.scoring.runtime import ScoringBench, input_volume
-from orchestrator.scoring.steps import Workplace, columns_of, environment_of, header_of
+from orchestrator.scoring.steps import (
+    StepResult,
+    Workplace,
+    columns_of,
+    environment_of,
+    header_of,
+)
 from orchestrator.scoring.submission import read_folder, without_built
 
 ALTERED = "1"
@@ -83,31 +90,32 @@ class _Attempt:
         bench, scorer = self._bench, self._scorer
         inputs = input_volume(bench, self._holdout.features)
         columns = header_of(_first_line(self._holdout.features))
-        with Workplace(bench, self._files, environment) as place:
+        with ExitStack() as stack:
+            place = stack.enter_context(Workplace(bench, self._files, environment))
             trained = place.run(scorer.train, None, bench.data_columns or None)
             self.record.steps.append(trained.record)
             if trained.failure is not None:
                 self.record.failure = trained.failure
                 return
+            # What the first prediction leaves must not be there for the second.
+            probing = scorer.leaked_column in columns
+            twin = stack.enter_context(place.copy()) if probing else None
             predicted = place.run(scorer.predict, inputs, columns)
             self.record.steps.append(predicted.record)
             if predicted.failure is not None or predicted.output is None:
                 self.record.failure = predicted.failure
                 return
-            probe = self._probe(place, columns)
+            probe = self._probe(twin, columns) if twin else None
         self.record.predictions_sha256 = hashlib.sha256(predicted.output).hexdigest()
         self._grade(predicted.output, probe)
 
-    def _probe(self, place: Workplace, columns: frozenset[str]) -> _Probed | None:
+    def _probe(self, place: Workplace, columns: frozenset[str]) -> StepResult:
         """Predict once more with the leaked column set throughout, with the model as trained."""
-        column = self._scorer.leaked_column
-        if column is None or column not in columns:
-            return None
+        column = self._scorer.leaked_column or ""
         altered = altered_column(self._holdout.features.read_bytes(), column, ALTERED)
-        result = place.run(self._scorer.predict, input_volume(self._bench, altered), columns)
-        return _Probed(result.record, result.failure, result.output)
+        return place.run(self._scorer.predict, input_volume(self._bench, altered), columns)
 
-    def _grade(self, output: bytes, probed: _Probed | None) -> None:
+    def _grade(self, output: bytes, probed: StepResult | None) -> None:
         columns = columns_of(self._scorer)
         altered = probed.output if probed else None
         graded = grade(output, self._holdout.key, columns, altered)
@@ -121,7 +129,7 @@ class _Attempt:
         if probed is not None:
             self.record.leak = self._leak(probed, graded)
 
-    def _leak(self, probed: _Probed, graded: Verdict) -> LeakProbe:
+    def _leak(self, probed: StepResult, graded: Verdict) -> LeakProbe:
         column = self._scorer.leaked_column or ""
         if probed.failure is not None:
             why = f"with {column} set to {ALTERED}, {probed.failure.sentence}"
@@ -130,13 +138,6 @@ class _Attempt:
             why = f"with {column} set to {ALTERED}: {'; '.join(graded.altered_problems)}"
             return LeakProbe(column=column, verdict="unclear", evidence=why)
         return verdict_of(column, graded.changed, named_in(self._files, column))
-
-
-@dataclass(frozen=True)
-class _Probed:
-    record: StepRecord
-    failure: Failure | None
-    output: bytes | None
 
 
 def verdict_of(column: str, changed: float, named: str | None) -> LeakProbe:

@@ -24,7 +24,7 @@ from orchestrator.sandbox import environment as environments
 from orchestrator.sandbox.container import ContainerSpec, Mount, run_step
 from orchestrator.sandbox.environment import Environment
 from orchestrator.sandbox.limits import MIB
-from orchestrator.sandbox.volume import Scratch, Volume
+from orchestrator.sandbox.volume import HELPER_LIMITS, Scratch, Volume
 from orchestrator.scoring.failures import StepEvidence, classify
 from orchestrator.scoring.grade import check
 from orchestrator.scoring.predictions import Columns
@@ -70,11 +70,16 @@ class Workplace:
     """
 
     def __init__(
-        self, bench: ScoringBench, files: Mapping[str, bytes], environment: Environment | None
+        self,
+        bench: ScoringBench,
+        files: Mapping[str, bytes],
+        environment: Environment | None,
+        origin: Volume | None = None,
     ) -> None:
         self._bench = bench
         self._files = files
         self._environment = environment
+        self._origin = origin
         self._stack = ExitStack()
         self._work = Volume("")
         self._too_large: Failure | None = None
@@ -83,15 +88,37 @@ class Workplace:
         with ExitStack() as stack:
             scratch = stack.enter_context(self._scratch("work", self._bench.limits.work_mb))
             self._work = scratch.volume
-            try:
-                scratch.put(self._files)
-            except UnsafeOutput as error:
-                self._too_large = Failure(
-                    failure_class=FailureClass.DISK_FULL,
-                    sentence=f"the submission does not fit into its workspace: {error}",
-                )
+            if self._origin is not None:
+                self._take_over(self._origin)
+            else:
+                self._lay(scratch)
             self._stack = stack.pop_all()
         return self
+
+    def _lay(self, scratch: Scratch) -> None:
+        try:
+            scratch.put(self._files)
+        except UnsafeOutput as error:
+            self._too_large = Failure(
+                failure_class=FailureClass.DISK_FULL,
+                sentence=f"the submission does not fit into its workspace: {error}",
+            )
+
+    def _take_over(self, origin: Volume) -> None:
+        """All of `origin`, as far as its own user can read it: what a step hides it misses."""
+        bench = self._bench
+        spec = ContainerSpec(
+            bench.tools.id,
+            bench.owner.as_role("copy"),
+            # What is written to a capped volume counts as memory.
+            HELPER_LIMITS.model_copy(update={"memory_mb": bench.limits.work_mb + 128}),
+            mounts=(origin.at("/from"), self._work.at("/to", read_only=False)),
+        )
+        run_step(bench.engine, spec, ("/bin/cp", "-a", "/from/.", "/to"))
+
+    def copy(self) -> Workplace:
+        """Another workplace that begins as this one is when it is entered."""
+        return Workplace(self._bench, self._files, self._environment, self._work)
 
     def __exit__(
         self,
