@@ -54,6 +54,9 @@ _SETTINGS = (
     "core.fsync=committed,loose-object",
     "core.fsyncMethod=batch",
     "gc.auto=0",
+    # Names that other systems would take for `.git`; nothing is ever checked out.
+    "core.protectNTFS=false",
+    "core.protectHFS=false",
 )
 
 
@@ -219,5 +222,8 @@ def _walk(
             f"The snapshot of a workspace failed ({ended.ending}): "
             f"{ended.stderr.text.strip()[-500:]}."
         )
-    told = json.loads(ended.stderr.text)
+    try:
+        told = json.loads(ended.stderr.text)
+    except ValueError as error:
+        raise EngineRefused(f"The snapshot of a workspace tells nothing: {error}.") from error
     return [Dropped(path=path, reason=reason) for path, reason in told["skipped"]]

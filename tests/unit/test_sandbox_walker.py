@@ -12,7 +12,7 @@ import pytest
 
 from orchestrator.errors import RecordUnreadable, UnsafeOutput
 from orchestrator.records.schema import Dropped, FileChange
-from orchestrator.sandbox.history import History, Tree
+from orchestrator.sandbox.history import WALK_LOG_KB, History, Tree
 from orchestrator.sandbox.inside import walker
 
 CODE = Path(walker.__file__).read_text()
@@ -152,6 +152,38 @@ def test_a_long_list_of_skipped_is_cut(history: History, ws: Path) -> None:
     tree = snapshot(history, ws, MAX_TOLD=5)
     assert [dropped.path for dropped in tree.skipped[-1:]] == ["..."]
     assert tree.skipped[-1].reason == "and 4 more"
+
+
+@pytest.mark.parametrize("name", ["\U0001f4a9" * 60, "\x01" * 250, "\\" * 250, "\xff" * 120])
+def test_what_is_told_fits_into_what_is_kept_of_it(ws: Path, name: str) -> None:
+    folder = ws.joinpath(name, name, name, name)
+    folder.mkdir(parents=True)
+    for number in range(walker.MAX_TOLD + 10):
+        os.mkfifo(folder / f"{number}")
+    command = [sys.executable, "-I", "-S", "-c", CODE, str(ws)]
+    told = subprocess.run(command, capture_output=True, check=True).stderr
+    assert len(json.loads(told)["skipped"]) == walker.MAX_TOLD + 1
+    assert len(told) < WALK_LOG_KB * 1024
+
+
+def test_what_can_not_be_laid_again_is_skipped(history: History, ws: Path) -> None:
+    folder = ws.joinpath(*["long" * 50] * 15)
+    folder.mkdir(parents=True)
+    (folder / "x").write_text("x")
+    tree = snapshot(history, ws)
+    assert history.files(tree.id) == {}
+    assert set(reasons(tree).values()) == {"has a path of more than 2000 bytes"}
+
+
+def test_names_that_git_guards_elsewhere_are_files_like_others(history: History, ws: Path) -> None:
+    names = ("git~1/config", ".git .", ".g\u200cit", ".git::$INDEX_ALLOCATION", "a\\.git\\b", "-c")
+    for name in names:
+        (ws / name).parent.mkdir(exist_ok=True)
+        (ws / name).write_text("x")
+    (ws / ".gitModules").symlink_to("/etc/passwd")
+    tree = snapshot(history, ws)
+    assert set(history.files(tree.id)) == set(names)
+    assert set(reasons(tree)) == {".gitModules"}
 
 
 def test_changes_between_snapshots(history: History, ws: Path) -> None:

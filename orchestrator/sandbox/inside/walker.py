@@ -18,9 +18,12 @@ MAX_FILE = 10 << 20
 MAX_TOTAL = 200 << 20
 MAX_ENTRIES = 20_000
 MAX_DEPTH = 64
+MAX_PATH = 2000
+"""Bytes. What is kept is laid again below other folders; 4095 is all that a system takes."""
 MAX_TOLD = 500
 """Of skipped entries; the rest is counted."""
-MAX_TOLD_PATH = 300
+MAX_TOLD_PATH = 200
+"""Characters; all that is told has to fit into what is kept of stderr."""
 
 
 class Walk:
@@ -68,11 +71,17 @@ class Walk:
         except UnicodeDecodeError:
             self.skip(path, "has a name that is not UTF-8")
             return
+        if len(path) > MAX_PATH:
+            self.skip(path, f"has a path of more than {MAX_PATH} bytes")
+            return
         try:
             found = os.stat(name, dir_fd=parent, follow_symlinks=False)
             if stat.S_ISDIR(found.st_mode):
                 self.below(parent, name, path, depth)
             elif stat.S_ISLNK(found.st_mode):
+                if name.lower() == b".gitmodules":
+                    self.skip(path, "is a link that git refuses")
+                    return
                 self.keep(path, b"120000", os.readlink(name, dir_fd=parent))
             elif stat.S_ISREG(found.st_mode):
                 self.regular(parent, name, path, found)
@@ -129,7 +138,8 @@ def main() -> None:
     if walk.untold:
         walk.skipped.append(["...", f"and {walk.untold} more"])
     told = {"files": walk.files, "bytes": walk.bytes, "skipped": walk.skipped}
-    sys.stderr.write(json.dumps(told) + "\n")
+    # Not in ASCII, where a character takes up to twelve bytes.
+    sys.stderr.buffer.write(json.dumps(told, ensure_ascii=False).encode() + b"\n")
 
 
 if __name__ == "__main__":
