@@ -27,6 +27,9 @@ SNIFFED = 8192
 MAX_FILES = 5000
 MAX_FILE_BYTES = 10 << 20
 MAX_BYTES = 200 << 20
+MAX_DEPTH = 64
+MAX_PATH_BYTES = 2000
+"""A path has to be laid again below another folder, and 4095 bytes is all that a system takes."""
 
 
 def is_built(path: str, content: bytes) -> bool:
@@ -89,7 +92,7 @@ def read_folder(folder: Path) -> Folder:
             "submission"
         ) from None
     try:
-        found = _collected(root)
+        found = _collected(root, folder)
     finally:
         os.close(root)
     if not found.files:
@@ -97,39 +100,61 @@ def read_folder(folder: Path) -> Folder:
     return found
 
 
-def _collected(root: int) -> Folder:
+def _collected(root: int, folder: Path) -> Folder:
     files: dict[str, bytes] = {}
     skipped: dict[str, str] = {}
     total = 0
-    for path, content in _walk(root, ""):
+    for path, content in _walk(root, ()):
         if isinstance(content, str):
             skipped[path] = content
-        elif len(files) >= MAX_FILES or total + len(content) > MAX_BYTES:
-            skipped[path] = f"beyond {MAX_FILES} files or {MAX_BYTES >> 20} MiB"
-        else:
-            files[path] = content
-            total += len(content)
+            continue
+        files[path] = content
+        total += len(content)
+        if len(files) > MAX_FILES or total > MAX_BYTES:
+            # Without some of its files it would be another submission.
+            raise SubmissionNotFound(
+                f"{folder}: holds more than {MAX_FILES} files or {MAX_BYTES >> 20} MiB; "
+                "give one that holds a submission and nothing else"
+            )
     return Folder(files, skipped)
 
 
-def _walk(folder: int, prefix: str) -> Iterator[tuple[str, bytes | str]]:
+def _walk(folder: int, parents: tuple[str, ...]) -> Iterator[tuple[str, bytes | str]]:
     """(path, content or why it is left out), in order of names; `folder` is an open descriptor."""
     for name in sorted(os.listdir(folder)):
-        path = f"{prefix}{name}"
-        kind = os.stat(name, dir_fd=folder, follow_symlinks=False).st_mode
-        if stat.S_ISDIR(kind):
-            if name in SKIPPED_FOLDERS:
-                yield path, "a folder that is not part of a submission"
-                continue
-            inner = os.open(name, os.O_RDONLY | os.O_DIRECTORY | os.O_NOFOLLOW, dir_fd=folder)
-            try:
-                yield from _walk(inner, f"{path}/")
-            finally:
-                os.close(inner)
-        elif stat.S_ISREG(kind):
-            yield path, _content(folder, name)
-        else:
-            yield path, "a symbolic link" if stat.S_ISLNK(kind) else "no regular file"
+        place = (*parents, name)
+        path = "/".join(place)
+        try:
+            size = len(path.encode())
+        except UnicodeEncodeError:
+            yield ascii(path)[1:-1], "its name is not UTF-8"
+            continue
+        try:
+            kind = os.stat(name, dir_fd=folder, follow_symlinks=False).st_mode
+            if size > MAX_PATH_BYTES:
+                yield path, f"its path is longer than {MAX_PATH_BYTES} bytes"
+            elif stat.S_ISDIR(kind):
+                yield from _below(folder, place)
+            elif stat.S_ISREG(kind):
+                yield path, _content(folder, name)
+            else:
+                yield path, "a symbolic link" if stat.S_ISLNK(kind) else "no regular file"
+        except OSError as error:
+            yield path, (error.strerror or str(error)).lower()
+
+
+def _below(folder: int, place: tuple[str, ...]) -> Iterator[tuple[str, bytes | str]]:
+    if place[-1] in SKIPPED_FOLDERS:
+        yield "/".join(place), "a folder that is not part of a submission"
+        return
+    if len(place) > MAX_DEPTH:
+        yield "/".join(place), f"lies deeper than {MAX_DEPTH} folders"
+        return
+    inner = os.open(place[-1], os.O_RDONLY | os.O_DIRECTORY | os.O_NOFOLLOW, dir_fd=folder)
+    try:
+        yield from _walk(inner, place)
+    finally:
+        os.close(inner)
 
 
 def _content(folder: int, name: str) -> bytes | str:

@@ -8,6 +8,7 @@ import pytest
 
 from orchestrator.errors import SubmissionNotFound
 from orchestrator.sandbox.limits import Limits
+from orchestrator.scoring import submission
 from orchestrator.scoring.runtime import submission_env
 from orchestrator.scoring.score import altered_column, named_in, verdict_of
 from orchestrator.scoring.submission import is_built, read_folder, without_built
@@ -81,6 +82,43 @@ def test_the_tree_of_a_folder_is_its_content(tmp_path):
     assert read_folder(tmp_path / "a").tree == read_folder(tmp_path / "b").tree
     (tmp_path / "b" / "train.py").write_text("y")
     assert read_folder(tmp_path / "a").tree != read_folder(tmp_path / "b").tree
+
+
+def test_what_can_not_be_laid_again_is_left_out(tmp_path):
+    (tmp_path / "train.py").write_text("x")
+    (tmp_path / os.fsdecode(b"\xff.py")).write_text("x")
+    deep = tmp_path.joinpath(*["d"] * 70)
+    deep.mkdir(parents=True)
+    (deep / "x").write_text("")
+    folder = os.open(tmp_path, os.O_RDONLY)
+    for _ in range(30):
+        os.mkdir("long" * 50, dir_fd=folder)
+        inner = os.open("long" * 50, os.O_RDONLY, dir_fd=folder)
+        os.close(folder)
+        folder = inner
+    os.close(folder)
+    found = read_folder(tmp_path)
+    assert list(found.files) == ["train.py"]
+    assert sorted(found.skipped.values()) == [
+        "its name is not UTF-8",
+        "its path is longer than 2000 bytes",
+        "lies deeper than 64 folders",
+    ]
+
+
+@pytest.mark.skipif(os.geteuid() == 0, reason="root reads what is closed")
+def test_what_is_closed_is_left_out(tmp_path):
+    (tmp_path / "train.py").write_text("x")
+    (tmp_path / "closed").mkdir(mode=0)
+    assert read_folder(tmp_path).skipped == {"closed": "permission denied"}
+
+
+def test_a_folder_of_too_much_is_not_scored_in_part(tmp_path, monkeypatch):
+    monkeypatch.setattr(submission, "MAX_FILES", 3)
+    for name in "abcd":
+        (tmp_path / name).write_text("x")
+    with pytest.raises(SubmissionNotFound, match="more than 3 files"):
+        read_folder(tmp_path)
 
 
 def test_no_folder_and_an_empty_one_are_told(tmp_path):
