@@ -21,7 +21,8 @@ from orchestrator.sandbox.limits import MIB, SANDBOX_UID, Limits
 SANDBOX_USER = f"{SANDBOX_UID}:{SANDBOX_UID}"
 KEEPER_USER = execution.READER_USER
 """Owns the idle process, so that a program that kills all it can does not end its container."""
-IDLE = ("sleep", "infinity")
+IDLE = ("/bin/sleep", "infinity")
+"""By its path, as all that is ours: what PATH names first may come from a submission's packages."""
 KILL_WAIT_S = 30
 SPARE_BYTES = 32 * MIB
 SPARE_PIDS = 16
@@ -365,6 +366,10 @@ def still(engine: Engine, image: str, owner: Owner, mounts: tuple[Mount, ...]) -
 
 def _create(engine: Engine, spec: ContainerSpec, name: str) -> str:
     api: Any = engine.api
+    for mount in spec.mounts:
+        # The engine would make a missing one anew, empty, and its content would seem never written.
+        with translated(f"mount the volume {mount.volume}, which somebody removed"):
+            api.inspect_volume(mount.volume)
     with translated("create a container"):
         return str(api.create_container_from_config(config(spec), name)["Id"])
 

@@ -23,7 +23,7 @@ STRAGGLERS_S = 2.0
 READER_USER = "10002:10002"
 """Reads the counters: not the program's user, so the program can't signal it."""
 COUNTERS = (
-    "cat",
+    "/bin/cat",
     "/sys/fs/cgroup/memory/memory.oom_control",
     "/sys/fs/cgroup/memory/memory.max_usage_in_bytes",
     "/sys/fs/cgroup/memory.events",

@@ -19,6 +19,7 @@ from orchestrator.sandbox.engine import Engine
 from orchestrator.sandbox.exec import Ended, Usage
 from orchestrator.sandbox.labels import Owner
 from orchestrator.sandbox.limits import Limits
+from orchestrator.sandbox.volume import Scratch
 
 SMALL = Limits(memory_mb=64, cpus=1, pids=32, wall_s=60, tmp_mb=128, log_kb=16)
 EAT = "b = bytearray(200 << 20)"
@@ -282,3 +283,17 @@ def test_four_threads_at_once_each_get_their_own(engine: Engine, spec: Container
     with ThreadPoolExecutor(4) as pool:
         found = list(pool.map(one, range(10, 18)))
     assert found == [(f"{n}\n{n + 1}\n", n) for n in range(10, 18)]
+
+
+def test_what_path_names_first_takes_no_part_in_the_evidence(
+    engine: Engine, tools: str, owner: Owner, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    forged = {"cat": b"#!/bin/sh\necho oom_kill 5\n", "sleep": b"#!/bin/sh\nexit 0\n"}
+    with Scratch(engine, owner.as_role("bin"), tools, size_mb=1) as scratch:
+        scratch.put(forged, mode=0o755)
+        mounts = (scratch.volume.at("/env"),)
+        spec = ContainerSpec(tools, owner, SMALL, mounts=mounts, env={"PATH": "/env:/bin"})
+        ended = run_step(engine, spec, ("true",))
+        assert (ended.ending, ended.oom_kills) == (Ending.EXITED, 0)
+        monkeypatch.setattr(execution, "COUNTERS", ("cat", *execution.COUNTERS[1:]))
+        assert run_step(engine, spec, ("true",)).ending is Ending.OUT_OF_MEMORY

@@ -187,7 +187,7 @@ def test_a_container_is_closed_unless_told_otherwise() -> None:
     )
     body = config(spec)
     host = body["HostConfig"]
-    assert body["Cmd"] == ["sleep", "infinity"] and body["User"] == "10002:10002"
+    assert body["Cmd"] == ["/bin/sleep", "infinity"] and body["User"] == "10002:10002"
     assert body["Labels"] == {"orch.trial": "t", "orch.run": "r", "orch.role": "step"}
     assert body["Env"] == ["A=b=c"]
     assert host["NetworkMode"] == "none" and host["LogConfig"] == {"Type": "none"}
