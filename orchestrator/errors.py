@@ -71,6 +71,12 @@ class RecordUnreadable(OrchError):
     """A record exists but can't be read."""
 
 
+class RecordUnwritable(OrchError):
+    """What happened can't be kept: disk full, read-only, no permission. Nothing can go on."""
+
+    exit_code = 1
+
+
 class SubmissionNotFound(OrchError):
     """The folder to score is missing or holds no submission."""
 

@@ -5,37 +5,55 @@ import os
 import re
 import secrets
 from collections.abc import Iterator
+from contextlib import contextmanager, suppress
 from datetime import UTC, datetime
 from pathlib import Path
 from typing import TypeVar
 
 from pydantic import BaseModel, ValidationError
 
-from orchestrator.errors import RecordNotFound, RecordUnreadable
+from orchestrator.errors import RecordNotFound, RecordUnreadable, RecordUnwritable
 from orchestrator.records.schema import SCHEMA_VERSION, RunRecord, RunSpec, TrialRecord
 
 _Model = TypeVar("_Model", bound=BaseModel)
 _SAFE_ID = re.compile(r"^[A-Za-z0-9][A-Za-z0-9._-]{0,120}$")
 
 
+@contextmanager
+def writing(path: Path) -> Iterator[None]:
+    """What the system refuses while `path` is written becomes RecordUnwritable."""
+    try:
+        yield
+    except OSError as exc:
+        raise RecordUnwritable(
+            f"{path}: can't be written: {exc.strerror or exc}; free space, make it writable, or "
+            "name another home folder (`home` in orch.toml, ORCH_HOME)"
+        ) from exc
+
+
 def write_atomic(path: Path, data: bytes) -> None:
-    """Replace `path` by `data` so that a crash at any moment leaves the old or the new file."""
-    path.parent.mkdir(parents=True, exist_ok=True)
+    """Replace `path` by `data` so that a crash at any moment leaves the old or the new file.
+
+    Raises RecordUnwritable.
+    """
     temporary = path.with_name(f".{path.name}.{secrets.token_hex(4)}.tmp")
-    try:
-        with temporary.open("wb") as file:
-            file.write(data)
-            file.flush()
-            os.fsync(file.fileno())
-        temporary.replace(path)
-    except BaseException:
-        temporary.unlink(missing_ok=True)
-        raise
-    folder = os.open(path.parent, os.O_RDONLY)
-    try:
-        os.fsync(folder)
-    finally:
-        os.close(folder)
+    with writing(path):
+        path.parent.mkdir(parents=True, exist_ok=True)
+        try:
+            with temporary.open("wb") as file:
+                file.write(data)
+                file.flush()
+                os.fsync(file.fileno())
+            temporary.replace(path)
+        except BaseException:
+            with suppress(OSError):
+                temporary.unlink()
+            raise
+        folder = os.open(path.parent, os.O_RDONLY)
+        try:
+            os.fsync(folder)
+        finally:
+            os.close(folder)
 
 
 def _read(path: Path, model: type[_Model]) -> _Model:
@@ -43,7 +61,9 @@ def _read(path: Path, model: type[_Model]) -> _Model:
         raw = json.loads(path.read_bytes())
     except FileNotFoundError:
         raise RecordNotFound(f"{path}: no such record") from None
-    except ValueError as exc:
+    except OSError as exc:
+        raise RecordUnreadable(f"{path}: can't be read: {exc.strerror}") from None
+    except (ValueError, RecursionError) as exc:
         raise RecordUnreadable(
             f"{path}: not one JSON document ({exc}); move it aside to have it redone"
         ) from None
@@ -112,13 +132,14 @@ class TrialStore:
         return path
 
     def append_lines(self, run_id: str, name: str, lines: list[str]) -> None:
-        """Append lines to a stream file of the run, flushed and synced."""
+        """Append lines to a stream file of the run, flushed and synced. Raises RecordUnwritable."""
         path = self.run_folder(run_id) / name
-        path.parent.mkdir(parents=True, exist_ok=True)
-        with path.open("a", encoding="utf-8") as file:
-            file.writelines(f"{line}\n" for line in lines)
-            file.flush()
-            os.fsync(file.fileno())
+        with writing(path):
+            path.parent.mkdir(parents=True, exist_ok=True)
+            with path.open("a", encoding="utf-8") as file:
+                file.writelines(f"{line}\n" for line in lines)
+                file.flush()
+                os.fsync(file.fileno())
 
 
 def _dump(record: BaseModel) -> bytes:

@@ -4,10 +4,12 @@ from __future__ import annotations
 
 import fcntl
 import os
+from contextlib import suppress
 from pathlib import Path
 from types import TracebackType
 
 from orchestrator.errors import UsageError
+from orchestrator.records.store import writing
 
 FOLDER = ".leases"
 
@@ -20,8 +22,9 @@ class Lease:
         self._file: int | None = None
 
     def __enter__(self) -> Lease:
-        self._path.parent.mkdir(parents=True, exist_ok=True)
-        file = os.open(self._path, os.O_RDWR | os.O_CREAT, 0o644)
+        with writing(self._path):
+            self._path.parent.mkdir(parents=True, exist_ok=True)
+            file = os.open(self._path, os.O_RDWR | os.O_CREAT, 0o644)
         try:
             fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
         except BlockingIOError:
@@ -30,9 +33,11 @@ class Lease:
             raise UsageError(
                 f"{self._path.name} is being worked on by process {pid}; wait for it or stop it"
             ) from None
-        os.ftruncate(file, 0)
-        os.write(file, str(os.getpid()).encode())
         self._file = file
+        # For people only: the lock counts, also on a disk that is full.
+        with suppress(OSError):
+            os.ftruncate(file, 0)
+            os.write(file, str(os.getpid()).encode())
         return self
 
     def __exit__(

@@ -8,18 +8,21 @@ from typing import Any, TextIO
 
 import structlog
 
+from orchestrator.records.store import writing
+
 Say = Callable[[str], None]
 
 
 class _JsonLines:
-    """A structlog sink: one JSON line an event, flushed."""
+    """A structlog sink: one JSON line an event, flushed. Raises RecordUnwritable."""
 
-    def __init__(self, file: TextIO) -> None:
+    def __init__(self, path: Path, file: TextIO) -> None:
+        self._path = path
         self._file = file
         self._lock = threading.Lock()
 
     def msg(self, message: str) -> None:
-        with self._lock:
+        with self._lock, writing(self._path):
             self._file.write(message + "\n")
             self._file.flush()
 
@@ -41,10 +44,12 @@ class TrialLog:
     """`event(name, people=…, **fields)` writes a JSON line and, where given, tells people."""
 
     def __init__(self, path: Path, say: Say) -> None:
-        path.parent.mkdir(parents=True, exist_ok=True)
-        self._file = path.open("a", encoding="utf-8")
+        self._path = path
+        with writing(path):
+            path.parent.mkdir(parents=True, exist_ok=True)
+            self._file = path.open("a", encoding="utf-8")
         self._log = structlog.wrap_logger(
-            _JsonLines(self._file),
+            _JsonLines(path, self._file),
             processors=[
                 structlog.processors.add_log_level,
                 structlog.processors.TimeStamper(fmt="iso", utc=True),
@@ -58,4 +63,5 @@ class TrialLog:
         self._log.info(name, people=people, **fields)
 
     def close(self) -> None:
-        self._file.close()
+        with writing(self._path):
+            self._file.close()

@@ -4,7 +4,7 @@ from pathlib import Path
 
 import pytest
 
-from orchestrator.errors import RecordNotFound, RecordUnreadable
+from orchestrator.errors import RecordNotFound, RecordUnreadable, RecordUnwritable
 from orchestrator.records.schema import AgentStage, RunRecord, RunSpec, RunStatus, Usage
 from orchestrator.records.store import TrialStore, list_trials, open_trial, write_atomic
 
@@ -62,7 +62,7 @@ def test_a_failed_write_leaves_the_old_record_and_no_stray_file(
         raise OSError(28, "No space left on device")
 
     monkeypatch.setattr(os, "fsync", full)
-    with pytest.raises(OSError, match="No space"):
+    with pytest.raises(RecordUnwritable, match="No space"):
         write_atomic(path, b"new")
     assert path.read_bytes() == b"old"
     assert [p.name for p in tmp_path.iterdir()] == ["run.json"]
@@ -97,3 +97,25 @@ def test_no_such_trial_names_what_there_is(tmp_path: Path) -> None:
         open_trial(tmp_path, "nope")
     with pytest.raises(RecordNotFound):
         open_trial(tmp_path, "../etc")
+
+
+def test_what_can_not_be_written_is_one_sentence(tmp_path: Path) -> None:
+    (tmp_path / "runs").write_text("a file where a folder should be")
+    store = TrialStore(tmp_path / "runs" / "t")
+    with pytest.raises(RecordUnwritable, match=r"run\.json: can't be written: Not a directory"):
+        store.save_run(RunRecord(spec=RunSpec(run_id="r", model="m", index=0, seed=1)))
+    with pytest.raises(RecordUnwritable, match="calls"):
+        store.append_lines("r", "calls.jsonl", ["{}"])
+
+
+@pytest.mark.parametrize("content", ["[" * 100_000, "\x00", "[]", '{"schema_version": 1}'])
+def test_no_content_of_a_record_is_more_than_unreadable(tmp_path: Path, content: str) -> None:
+    (tmp_path / "trial.json").write_text(content)
+    with pytest.raises(RecordUnreadable, match=r"trial\.json"):
+        TrialStore(tmp_path).load_trial()
+
+
+def test_a_folder_in_place_of_a_record_is_unreadable(tmp_path: Path) -> None:
+    (tmp_path / "trial.json").mkdir()
+    with pytest.raises(RecordUnreadable, match=r"trial\.json: can't be read: Is a directory"):
+        TrialStore(tmp_path).load_trial()
