@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
-import json
 import re
 from collections.abc import Mapping
 from typing import Any
 
 from orchestrator.agents.base import AgentJob, AgentReport
+from orchestrator.records.calls import loads_whole
 from orchestrator.records.failures import FailureClass
 from orchestrator.records.schema import Dropped, Ending, Evidence, Failure
 from orchestrator.sandbox import volume
@@ -102,7 +102,7 @@ def _read(ended: Ended) -> dict[str, Any] | None:
     if ended.ending is not Ending.EXITED or ended.exit_code != 0:
         return None
     try:
-        value = json.loads(ended.raw_stdout)
+        value = loads_whole(ended.raw_stdout)
     except ValueError:
         return None
     return value if isinstance(value, dict) and "written" in value else None

@@ -14,7 +14,7 @@ import httpx
 
 from orchestrator.errors import ContainerLost, EngineRefused
 from orchestrator.gateway.transport import ExecTransport
-from orchestrator.records.calls import CallRecord
+from orchestrator.records.calls import CallRecord, loads_whole
 from orchestrator.records.schema import Ending
 from orchestrator.sandbox import network, volume
 from orchestrator.sandbox.container import Container, ContainerSpec
@@ -223,7 +223,7 @@ class GatewayService:
             raise EngineRefused(
                 f"The gateway recorded {len(lines)} of {answer['lines']} calls of {access.stage}."
             )
-        return [CallRecord.model_validate_json(line) for line in lines]
+        return [CallRecord.model_validate(loads_whole(line)) for line in lines]
 
     def status(self) -> dict[str, Any]:
         """`open`: tokens that are good now; `recorded`: calls; `refused`: reason → count."""

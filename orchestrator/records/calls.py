@@ -4,6 +4,7 @@ The lines are written by `orchestrator.gateway.server.recorder`, which runs in t
 container and shares no code with us; a test holds both to the same shape.
 """
 
+import json
 from collections.abc import Iterable
 from typing import Any, Literal
 
@@ -80,6 +81,15 @@ class CallRecord(Record):
     duration_s: float
     attempts: list[Attempt] = Field(default_factory=list)
     error: CallError | None = None
+
+
+def loads_whole(line: str | bytes) -> Any:
+    """Parsed JSON in which halves of surrogate pairs, which no record can hold, became `?`.
+
+    A model may write them, and JSON in ASCII carries them. Raises ValueError.
+    """
+    text = json.dumps(json.loads(line), ensure_ascii=False)
+    return json.loads(text.encode("utf-8", "replace"))
 
 
 def usage_of(calls: Iterable[CallRecord]) -> Usage:
