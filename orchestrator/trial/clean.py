@@ -58,7 +58,12 @@ class Cleaned(BaseModel):
 
 
 def fate_of(item: Owned, alive: Collection[str], ours: Collection[str]) -> Fate:
-    """Decide by label alone: trials hold a lease while they live, caches belong to no trial."""
+    """Decide by label alone: trials hold a lease while they live, caches belong to no trial.
+
+    Of a cache the engine can't tell who will mount it next: while any trial lives, all are in use.
+    """
+    if not item.owner.trial and alive:
+        return Fate.IN_USE
     if item.owner.role == MODELS_ROLE:
         return Fate.MODELS
     if not item.owner.trial:

@@ -11,13 +11,21 @@ from orchestrator.trial.clean import Cleaned, Fate, Item, fate_of
         (Owner(trial="dead", role="agent"), Fate.LEFT_OVER),
         (Owner(trial="alive", role="agent"), Fate.IN_USE),
         (Owner(trial="elsewhere", role="agent"), Fate.FOREIGN),
-        (Owner(trial="", role="environment"), Fate.CACHE),
-        (Owner(trial="", role="ollama-models"), Fate.MODELS),
     ],
 )
 def test_labels_and_leases_alone_decide(owner: Owner, expected: Fate) -> None:
     item = Owned("volume", "id", "name", owner)
     assert fate_of(item, alive={"alive"}, ours={"alive", "dead"}) is expected
+
+
+@pytest.mark.parametrize(
+    ("role", "idle"),
+    [("environment", Fate.CACHE), ("data", Fate.CACHE), ("ollama-models", Fate.MODELS)],
+)
+def test_a_cache_stays_while_any_trial_lives(role: str, idle: Fate) -> None:
+    item = Owned("volume", "id", "name", Owner(trial="", role=role))
+    assert fate_of(item, alive=set(), ours={"dead"}) is idle
+    assert fate_of(item, alive={"alive"}, ours={"alive"}) is Fate.IN_USE
 
 
 def test_each_object_is_told_with_what_happened_to_it() -> None:
