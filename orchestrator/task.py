@@ -22,6 +22,8 @@ from orchestrator.errors import TaskInvalid, TaskNotFound
 from orchestrator.sandbox.limits import Limits
 
 TASK_FILE = "task.toml"
+SPEC = "SPEC.md"
+"""What the prompts call the spec, in the task's repo folder."""
 
 
 class _Table(BaseModel):
@@ -36,6 +38,8 @@ def _inside(path: str) -> str:
 
 
 InsidePath = Annotated[str, Field(min_length=1)]
+PlainName = Annotated[str, Field(pattern=r"^[a-z][a-z0-9-]{0,39}$")]
+"""Becomes part of file names in the records."""
 
 
 class Data(_Table):
@@ -56,7 +60,7 @@ class AgentStageSpec(_Table):
     """The model writes. `expects` are the files it must leave."""
 
     kind: Literal["agent"] = "agent"
-    name: str
+    name: PlainName
     prompt: InsidePath
     expects: tuple[str, ...] = ()
 
@@ -66,7 +70,7 @@ class AgentStageSpec(_Table):
 class Step(_Table):
     """One command in one fresh container; see `Placeholders` in the docs for `{data}` etc."""
 
-    name: str
+    name: PlainName
     command: tuple[str, ...] = Field(min_length=1)
     wall_s: float | None = Field(None, gt=0)
     needs_input: bool = False
@@ -77,7 +81,7 @@ class ExecuteStageSpec(_Table):
     """The harness runs `steps` on a copy; a failure opens repair turns of stage `repairs`."""
 
     kind: Literal["execute"]
-    name: str
+    name: PlainName
     environment: bool = False
     """Install the declared dependencies first."""
     steps: tuple[Step, ...] = Field(min_length=1)
@@ -139,7 +143,7 @@ class Calibration(_Table):
 
 class Task(_Table):
     schema_: Literal[1] = Field(alias="schema")
-    name: str = Field(pattern=r"^[a-z][a-z0-9-]{0,39}$")
+    name: PlainName
     title: str
     summary: str
     repo: InsidePath = "repo"
@@ -204,14 +208,16 @@ def load_task(folder: Path) -> Task:
 
 
 def _check_files(task: Task, file: Path) -> None:
-    wanted = [("repo", task.repo), ("data.generator", task.data.generator)]
+    if not (task.folder / task.repo).is_dir():
+        raise TaskInvalid(f"{file}: repo names {task.repo!r}, which is no folder of the task")
+    wanted = [("data.generator", task.data.generator), ("repo", f"{task.repo}/{SPEC}")]
     for stage in task.stage:
         if isinstance(stage, AgentStageSpec):
             wanted.append((f"stage {stage.name}: prompt", stage.prompt))
         elif stage.repair_prompt is not None:
             wanted.append((f"stage {stage.name}: repair_prompt", stage.repair_prompt))
     for field, path in wanted:
-        if not (task.folder / path).exists():
+        if not (task.folder / path).is_file():
             raise TaskInvalid(f"{file}: {field} names {path!r}, which is not in the task folder")
     if task.name != task.folder.name:
         raise TaskInvalid(f"{file}: name is {task.name!r} but its folder is {task.folder.name!r}")

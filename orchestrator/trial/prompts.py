@@ -6,14 +6,22 @@ from dataclasses import dataclass
 from pathlib import Path
 
 import jinja2
+from jinja2.meta import find_undeclared_variables
 
 from orchestrator.errors import TaskInvalid
 from orchestrator.records.schema import Captured, Ending, ExecuteStage, Failure, StepRecord
-from orchestrator.task import Task
+from orchestrator.task import SPEC, AgentStageSpec, Task
 
 MAX_FILE_CHARS = 24_000
 MAX_FILES_CHARS = 60_000
 MAX_STREAM_CHARS = 12_000
+VARIABLES = frozenset({"spec", "excerpt", "files", "output", "expected"})
+"""What a prompt's template may use; see `render`."""
+_ENVIRONMENT = jinja2.Environment(
+    undefined=jinja2.StrictUndefined,
+    keep_trailing_newline=True,
+    autoescape=False,  # noqa: S701 - plain text, not HTML
+)
 
 
 @dataclass(frozen=True)
@@ -43,16 +51,11 @@ def render(
     expected: tuple[str, ...],
 ) -> str:
     """The prompt's text. Raises TaskInvalid naming template and variable."""
-    environment = jinja2.Environment(
-        undefined=jinja2.StrictUndefined,
-        keep_trailing_newline=True,
-        autoescape=False,  # noqa: S701 - plain text, not HTML
-    )
     path = task.folder / template
-    spec = task.folder / task.repo / "SPEC.md"
+    spec = task.folder / task.repo / SPEC
     try:
-        return environment.from_string(path.read_text(encoding="utf-8")).render(
-            spec=spec.read_text(encoding="utf-8"),
+        return _ENVIRONMENT.from_string(_text(path)).render(
+            spec=_text(spec),
             excerpt=excerpt,
             files=files,
             output=output,
@@ -60,6 +63,30 @@ def render(
         )
     except jinja2.TemplateError as exc:
         raise TaskInvalid(f"{path}: {exc}") from None
+
+
+def check_prompts(task: Task) -> None:
+    """Refuse before any run what would fail in one. Raises TaskInvalid naming the template."""
+    _text(task.folder / task.repo / SPEC)
+    for stage in task.stage:
+        name = stage.prompt if isinstance(stage, AgentStageSpec) else stage.repair_prompt
+        if name is None:
+            continue
+        path = task.folder / name
+        try:
+            unknown = find_undeclared_variables(_ENVIRONMENT.parse(_text(path))) - VARIABLES
+        except jinja2.TemplateSyntaxError as exc:
+            raise TaskInvalid(f"{path}: line {exc.lineno}: {exc}") from None
+        if unknown:
+            known = ", ".join(sorted(VARIABLES))
+            raise TaskInvalid(f"{path}: unknown variable {min(unknown)!r}; there are {known}")
+
+
+def _text(path: Path) -> str:
+    try:
+        return path.read_text(encoding="utf-8")
+    except UnicodeDecodeError as exc:
+        raise TaskInvalid(f"{path}: byte {exc.start} is not UTF-8; save it as UTF-8") from None
 
 
 def own_files(tree: dict[str, bytes], baseline: set[str]) -> list[PromptFile]:

@@ -37,6 +37,7 @@ label_column = "label"
 def folder(tmp_path: Path) -> Path:
     folder = tmp_path / "tiny"
     (folder / "repo").mkdir(parents=True)
+    (folder / "repo" / "SPEC.md").write_text("the spec")
     (folder / "prompts").mkdir()
     (folder / "prompts" / "implement.md").write_text("do it")
     (folder / "generator.py").write_text("")
