@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import json
+import math
+import signal
 import sys
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -18,8 +20,36 @@ if TYPE_CHECKING:
 TASK_HELP = "TASK is a name that `orch tasks` lists, or a folder with a task.toml."
 
 
+class _Range(click.FloatRange):
+    """A range that NaN, which is neither below nor above anything, does not pass."""
+
+    def convert(self, value: Any, param: Any, ctx: Any) -> float:
+        number: float = super().convert(value, param, ctx)
+        if math.isnan(number):
+            self.fail(f"{value!r} is not a number.", param, ctx)
+        return number
+
+
+_STOPS = (signal.SIGINT, signal.SIGTERM, signal.SIGHUP)
+
+
 class _Group(click.Group):
     """Prints one sentence for what we raise, and exits with its code."""
+
+    def __call__(self, *args: Any, **kwargs: Any) -> Any:
+        """As a program: SIGTERM and SIGHUP stop it as Ctrl-C does, at any moment.
+
+        A signal that was ignored at the start (`nohup`) stays so.
+        """
+        heard = [one for one in _STOPS if signal.getsignal(one) is not signal.SIG_IGN]
+        for number in heard:
+            signal.signal(number, signal.default_int_handler)
+        try:
+            return self.main(*args, **kwargs)
+        finally:
+            # All is done and told: one signal more must not change how it ended.
+            for number in heard:
+                signal.signal(number, signal.SIG_IGN)
 
     def main(self, *args: Any, **kwargs: Any) -> Any:
         try:
@@ -39,6 +69,10 @@ class _Group(click.Group):
         except BrokenPipeError:
             sys.stderr.close()
             sys.exit(0)
+        except OSError as exc:
+            where = f"{exc.filename}: " if exc.filename else ""
+            click.echo(f"orch: {where}{exc.strerror or exc}", err=True)
+            sys.exit(2)
 
 
 @click.group(cls=_Group, context_settings={"help_option_names": ["-h", "--help"]})
@@ -107,10 +141,10 @@ def _with_ollama(function: Any) -> Any:
 @click.option(
     "--num-ctx", type=click.IntRange(1024), help="Context in tokens. Default: the task's."
 )
-@click.option("--temperature", type=click.FloatRange(0, 2), help="Default: the model's own.")
+@click.option("--temperature", type=_Range(0, 2), help="Default: the model's own.")
 @click.option(
     "--scale",
-    type=click.FloatRange(min=0, min_open=True, max=1),
+    type=_Range(min=0, min_open=True, max=1),
     default=1.0,
     show_default=True,
     help="Share of the data; 1 is the task as calibrated.",
@@ -147,7 +181,7 @@ def trial(task: str, models: str, as_json: bool, **options: Any) -> None:
 @click.option("--seed", type=click.IntRange(0), help="Default: the task's.")
 @click.option(
     "--scale",
-    type=click.FloatRange(min=0, min_open=True, max=1),
+    type=_Range(min=0, min_open=True, max=1),
     default=1.0,
     show_default=True,
     help="Share of the data.",
@@ -193,7 +227,7 @@ def calibrate(task: str, as_json: bool, names: tuple[str, ...]) -> None:
 @click.argument("folder", type=click.Path(path_type=Path))
 @click.option(
     "--scale",
-    type=click.FloatRange(min=0, min_open=True, max=1),
+    type=_Range(min=0, min_open=True, max=1),
     default=1.0,
     show_default=True,
     help="Share of the data.",

@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import os
 import re
+import sys
 from collections.abc import Iterable, Sequence
 
 from rich import box
@@ -39,9 +41,17 @@ _LEAK_WORDS = {
 }
 
 
+class _Stdout(Console):
+    """Whoever stopped reading (`| head`) has what they wanted: the exit code stays as it is."""
+
+    def on_broken_pipe(self) -> None:
+        self.quiet = True
+        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+
+
 def console() -> Console:
     """The terminal, or whatever stdout is; NO_COLOR and COLUMNS are honoured."""
-    return Console(highlight=False)
+    return _Stdout(highlight=False)
 
 
 def print_summary(summary: TrialSummary) -> None:

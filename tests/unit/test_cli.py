@@ -79,3 +79,17 @@ def test_tasks_lists_the_shipped_ones(tmp_path: Path) -> None:
     done = orch(tmp_path, "tasks")
     assert done.returncode == 0, done.stderr
     assert "spam" in done.stdout
+
+
+def test_a_full_disk_behind_stdout_is_one_sentence(tmp_path: Path) -> None:
+    with Path("/dev/full").open("w") as full:
+        done = subprocess.run(
+            [sys.executable, "-m", "orchestrator.cli", "tasks"],
+            stdout=full,
+            stderr=subprocess.PIPE,
+            text=True,
+            check=False,
+            env=os.environ | {"ORCH_HOME": str(tmp_path)},
+        )
+    assert done.returncode == 2
+    assert done.stderr.startswith("orch: No space left on device")
