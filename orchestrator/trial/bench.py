@@ -9,7 +9,6 @@ from orchestrator.records.schema import TrialSettings
 from orchestrator.records.store import TrialStore
 from orchestrator.sandbox.engine import Engine
 from orchestrator.sandbox.labels import Owner
-from orchestrator.sandbox.volume import Volume
 from orchestrator.task import Task
 from orchestrator.trial.data import DataSet
 from orchestrator.trial.log import TrialLog
@@ -22,7 +21,6 @@ class Bench:
     images: Images
     task: Task
     data: DataSet
-    data_volume: Volume
     gateway: GatewayService
     agent: Agent
     models: dict[str, ModelReference]

@@ -4,14 +4,14 @@ from __future__ import annotations
 
 import sys
 from collections.abc import Sequence
-from contextlib import ExitStack
+from contextlib import ExitStack, suppress
 from dataclasses import dataclass
 from datetime import UTC, datetime
 
 from orchestrator import __version__
 from orchestrator.agents.native import BuiltinAgent
 from orchestrator.config import Settings
-from orchestrator.errors import Interrupted, PreflightFailed, UsageError
+from orchestrator.errors import EngineError, Interrupted, PreflightFailed, UsageError
 from orchestrator.gateway.service import CallSettings, GatewayService, Uplink
 from orchestrator.models.ollama import Ollama
 from orchestrator.models.reference import ModelKind, ModelReference, parse_reference
@@ -23,7 +23,6 @@ from orchestrator.sandbox import network
 from orchestrator.sandbox.engine import Engine
 from orchestrator.sandbox.labels import Owner
 from orchestrator.sandbox.probe import prove_isolation
-from orchestrator.scoring.runtime import content_volume
 from orchestrator.task import Task
 from orchestrator.trial.bench import Bench
 from orchestrator.trial.data import DataSet, ensure_data
@@ -32,6 +31,7 @@ from orchestrator.trial.gather import gather
 from orchestrator.trial.log import Say, TrialLog
 from orchestrator.trial.plan import make_plan
 from orchestrator.trial.preflight import clear
+from orchestrator.trial.prompts import check_prompts
 from orchestrator.trial.run import perform
 from orchestrator.trial.scripts import check_scripted, render_scripts
 from orchestrator.trial.session import session
@@ -57,7 +57,9 @@ class TrialOptions:
 
 
 def say_to_stderr(line: str) -> None:
-    print(line, file=sys.stderr, flush=True)
+    """A terminal that is gone, or is just being written to when a signal comes, stops nothing."""
+    with suppress(OSError, RuntimeError, ValueError):
+        print(line, file=sys.stderr, flush=True)
 
 
 def run_trial(settings: Settings, options: TrialOptions, say: Say = say_to_stderr) -> TrialSummary:
@@ -69,10 +71,12 @@ def run_trial(settings: Settings, options: TrialOptions, say: Say = say_to_stder
     task = find_task(settings, options.task)
     references = _references(options.models)
     check_scripted(task, references)
+    check_prompts(task)
     chosen = _chosen(task, options)
     data = ensure_data(settings.holdout_dir, task, chosen.scale, say=say)
     _preflight(settings, task, references, chosen, data, say)
     store = TrialStore(settings.runs_dir / new_trial_id(task.name))
+    done = False
     try:
         with ExitStack() as stack:
             engine = Engine.connect()
@@ -82,6 +86,12 @@ def run_trial(settings: Settings, options: TrialOptions, say: Say = say_to_stder
             )
             for spec in record.plan:
                 perform(bench, spec)
+            done = True
+    except EngineError as exc:
+        if not done:
+            raise
+        # The records are whole: that the engine is gone now takes nothing from them.
+        say(f"while clearing away: {exc}")
     except KeyboardInterrupt:
         raise Interrupted(_interrupted(store)) from None
     return summarise_store(store)
@@ -162,7 +172,6 @@ def _prepare(start: _Start, stack: ExitStack) -> tuple[Bench, TrialRecord]:
     gateway.load_scripts(render_scripts(start.task, start.references, agent))
     models = [*_scripted(start.references), *_served(start, gateway, stack)]
     _prove(start, images)
-    data_volume = content_volume(start.engine, images.tools.id, "data", start.data.agent_files())
     record = _record(start, images, models)
     start.store.save_trial(record)
     log = TrialLog(start.store.log_file, start.say)
@@ -173,7 +182,6 @@ def _prepare(start: _Start, stack: ExitStack) -> tuple[Bench, TrialRecord]:
         images=images,
         task=start.task,
         data=start.data,
-        data_volume=data_volume,
         gateway=gateway,
         agent=agent,
         models={reference.text: reference for reference in start.references},

@@ -3,10 +3,17 @@
 from __future__ import annotations
 
 import time
+import traceback
 from contextlib import ExitStack
 from datetime import UTC, datetime
 
-from orchestrator.errors import EngineError, ImageMissing, NotEnoughSpace
+from orchestrator.errors import (
+    EngineError,
+    ImageMissing,
+    NotEnoughSpace,
+    OrchError,
+    RecordUnwritable,
+)
 from orchestrator.records.failures import Attribution, FailureClass
 from orchestrator.records.schema import (
     AgentStage,
@@ -25,12 +32,13 @@ from orchestrator.trial.bench import Bench
 from orchestrator.trial.judge import decide_run, repair_record
 from orchestrator.trial.stages import RunDesk, agent_stage, execute_stage, open_desk
 
-HARNESS_CLASSES: dict[type[Exception], FailureClass] = {
+HARNESS_CLASSES: dict[type[OrchError], FailureClass] = {
     EngineError: FailureClass.ENGINE_UNAVAILABLE,
     NotEnoughSpace: FailureClass.HOST_DISK_FULL,
     ImageMissing: FailureClass.IMAGE_MISSING,
+    OrchError: FailureClass.SCORER_ERROR,
 }
-"""What ends a run, not the trial, and as which failure."""
+"""What ends a run, not the trial, and as which failure; the first that fits."""
 
 
 class RunEnded(Exception):
@@ -45,7 +53,8 @@ def perform(bench: Bench, spec: RunSpec) -> RunRecord:
     """Do one run from a fresh workspace to its score; the record is saved after every step.
 
     What the harness or the engine does wrong ends this run only, classified. KeyboardInterrupt
-    marks the run as interrupted and goes on up.
+    marks the run as interrupted and goes on up, as does RecordUnwritable. What goes wrong while a
+    finished run is cleared away changes nothing in its result.
     """
     record = RunRecord(spec=spec, status=RunStatus.RUNNING, started_at=datetime.now(UTC))
     began = time.monotonic()
@@ -57,22 +66,38 @@ def perform(bench: Bench, spec: RunSpec) -> RunRecord:
             _tell_scoring(desk)
             record.score = _score(desk)
             record.failure = decide_run(record.stages, record.score)
-        record.status = RunStatus.FINISHED
-    except RunEnded as ended:
-        record.failure = ended.failure
-        record.status = RunStatus.FINISHED
-    except tuple(HARNESS_CLASSES) as exc:
-        record.failure = _harness_failure(exc)
-        record.status = RunStatus.FINISHED
-    except BaseException:
-        record.status = RunStatus.INTERRUPTED
+            record.status = RunStatus.FINISHED
+    except RecordUnwritable:
         raise
+    except RunEnded as ended:
+        _end(record, ended.failure)
+    except (Exception, KeyboardInterrupt) as exc:  # noqa: BLE001 - a defect of ours costs one run only
+        if _follows_an_interrupt(exc):
+            if record.status is RunStatus.RUNNING:
+                record.status = RunStatus.INTERRUPTED
+            raise KeyboardInterrupt from None
+        _end(record, _harness_failure(exc) if isinstance(exc, OrchError) else _defect(exc))
     finally:
         record.duration_s = time.monotonic() - began
         record.finished_at = datetime.now(UTC)
         bench.store.save_run(record)
     _tell_end(bench, record)
     return record
+
+
+def _follows_an_interrupt(exc: BaseException | None) -> bool:
+    """Whether it was raised while an interrupt was cleaning up, which it must not hide."""
+    while exc is not None:
+        if isinstance(exc, KeyboardInterrupt):
+            return True
+        exc = exc.__context__
+    return False
+
+
+def _end(record: RunRecord, failure: Failure) -> None:
+    if record.status is RunStatus.RUNNING:
+        record.failure = failure
+        record.status = RunStatus.FINISHED
 
 
 def _stages(desk: RunDesk, record: RunRecord) -> None:
@@ -118,13 +143,22 @@ def _keep(desk: RunDesk, record: RunRecord, stage: StageRecord) -> None:
         raise RunEnded(stage.failure)
 
 
-def _harness_failure(exc: Exception) -> Failure:
+def _harness_failure(exc: OrchError) -> Failure:
     found = next(found for kind, found in HARNESS_CLASSES.items() if isinstance(exc, kind))
     return Failure(
         failure_class=found,
         sentence=str(exc),
         reason=type(exc).__name__,
         evidence=[Evidence(source="engine", excerpt=str(exc))],
+    )
+
+
+def _defect(exc: BaseException) -> Failure:
+    return Failure(
+        failure_class=FailureClass.SCORER_ERROR,
+        sentence=f"orch itself failed: {type(exc).__name__}: {exc}",
+        reason=type(exc).__name__,
+        evidence=[Evidence(source="traceback", excerpt="".join(traceback.format_exception(exc)))],
     )
 
 

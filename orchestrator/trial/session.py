@@ -7,9 +7,11 @@ import signal
 from collections.abc import Iterator
 from contextlib import contextmanager
 from datetime import UTC, datetime
+from threading import Event
 from types import FrameType
 
 from orchestrator.config import Settings
+from orchestrator.errors import EngineError
 from orchestrator.sandbox.engine import Engine
 from orchestrator.sandbox.labels import Owner
 from orchestrator.trial.lease import Lease
@@ -20,15 +22,32 @@ from orchestrator.trial.log import Say
 def session(settings: Settings, engine: Engine, name: str, say: Say) -> Iterator[Owner]:
     """Hold the lease of `name`; whatever ends the block, nothing labelled with it stays behind.
 
-    SIGTERM and SIGHUP end the block as Ctrl-C does. While it cleans, further ones are told to
-    wait: the engine calls under way take a second, and cutting them would leave things behind.
+    SIGTERM and SIGHUP end the block as Ctrl-C does, unless they are ignored (`nohup`). While it
+    cleans, further ones are told to wait: the engine calls under way take a second, and cutting
+    them would leave things behind.
     """
-    with Lease(settings.runs_dir, name), _signals(say):
+    with Lease(settings.runs_dir, name), _signals(say) as stopped:
         try:
             yield Owner(trial=name)
+        except Exception:
+            # What failed while an interrupt was clearing away must not hide it.
+            if stopped.is_set():
+                raise KeyboardInterrupt from None
+            raise
         finally:
             _hold_signals(say)
-            engine.remove(engine.owned(name))
+            _sweep(engine, name, say)
+
+
+def _sweep(engine: Engine, name: str, say: Say) -> None:
+    """Remove what carries the name; what stays is told, since the work itself has ended."""
+    try:
+        freed = engine.remove(engine.owned(name))
+        kept = [f"{item.kind} {item.name}: {why}" for item, why in freed.kept]
+    except EngineError as exc:
+        kept = [str(exc)]
+    for what in kept:
+        say(f"left behind, `orch clean` removes it: {what}")
 
 
 def session_name(kind: str) -> str:
@@ -40,19 +59,24 @@ _HANDLED = (signal.SIGINT, signal.SIGTERM, signal.SIGHUP)
 
 
 @contextmanager
-def _signals(say: Say) -> Iterator[None]:
-    """From here on the first signal raises KeyboardInterrupt, those after it are told to wait."""
-    before = {number: signal.getsignal(number) for number in _HANDLED}
+def _signals(say: Say) -> Iterator[Event]:
+    """From here on the first signal raises KeyboardInterrupt, those after it are told to wait.
+
+    The event says whether there was one.
+    """
+    stopped = Event()
+    before = {number: signal.getsignal(number) for number in _heard()}
 
     def interrupt(_number: int, _frame: FrameType | None) -> None:
         _hold_signals(say)
+        stopped.set()
         say("stopping: cleaning up, a moment (what is finished is kept)")
         raise KeyboardInterrupt
 
-    for number in _HANDLED:
+    for number in before:
         signal.signal(number, interrupt)
     try:
-        yield
+        yield stopped
     finally:
         for number, handler in before.items():
             signal.signal(number, handler)
@@ -62,5 +86,10 @@ def _hold_signals(say: Say) -> None:
     def wait(_number: int, _frame: FrameType | None) -> None:
         say("still cleaning up")
 
-    for number in _HANDLED:
+    for number in _heard():
         signal.signal(number, wait)
+
+
+def _heard() -> list[signal.Signals]:
+    """What `nohup` or a shell's background job ignores was ignored on purpose."""
+    return [number for number in _HANDLED if signal.getsignal(number) is not signal.SIG_IGN]

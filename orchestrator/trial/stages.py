@@ -15,7 +15,7 @@ from orchestrator.sandbox.history import History, Tree
 from orchestrator.sandbox.labels import Owner
 from orchestrator.sandbox.network import Network
 from orchestrator.sandbox.volume import Volume
-from orchestrator.scoring.runtime import ScoringBench
+from orchestrator.scoring.runtime import ScoringBench, content_volume
 from orchestrator.scoring.steps import header_of, run_stage
 from orchestrator.task import AgentStageSpec, ExecuteStageSpec
 from orchestrator.trial.bench import Bench
@@ -30,6 +30,8 @@ class RunDesk:
     bench: Bench
     spec: RunSpec
     workspace: Volume
+    data: Volume
+    """What a submission trains on; looked up for each run, as somebody may remove it."""
     net: Network
     history: History
     baseline: frozenset[str]
@@ -53,7 +55,7 @@ class RunDesk:
             scorer=bench.images.scorer,
             owner=self.owner,
             task=bench.task,
-            data=bench.data_volume,
+            data=self.data,
             seed=self.spec.seed,
             data_columns=header_of(bench.data.excerpt.read_bytes()),
         )
@@ -85,6 +87,7 @@ def open_desk(bench: Bench, spec: RunSpec, stack: ExitStack) -> RunDesk:
         bench=bench,
         spec=spec,
         workspace=workspace,
+        data=content_volume(bench.engine, bench.images.tools.id, "data", bench.data.agent_files()),
         net=net,
         history=history,
         baseline=frozenset(files),
