@@ -54,9 +54,10 @@ class Start:
     name: str
 
 
-def names() -> list[str]:
-    """All images, each after the one it starts from."""
-    return list(_table())
+def names(*, optional: bool = False) -> list[str]:
+    """The images of every trial, each after the one it starts from; with the optional ones on
+    request, which are built only when somebody asks for them by name."""
+    return [name for name, entry in _table().items() if optional or not entry.get("optional")]
 
 
 def definition(name: str) -> Definition:

@@ -27,24 +27,29 @@ def tree(tmp_path: Path) -> Path:
 
 def test_every_image_stands_after_its_base() -> None:
     seen = {image.ROOT}
-    for name in image.names():
+    for name in image.names(optional=True):
         assert image.definition(name).base in seen
         seen.add(name)
 
 
 def test_every_image_has_its_dockerfile_and_starts_from_the_given_base() -> None:
-    for name in image.names():
+    for name in image.names(optional=True):
         text = image.definition(name).context.files["Dockerfile"].read_text()
         assert "\nARG BASE\nFROM ${BASE}\n" in text
         assert re.findall(r"^USER (.*)$", text, re.MULTILINE)[-1] == "10001:10001"
 
 
 def test_no_image_can_hold_a_key_a_record_or_history() -> None:
-    for name in image.names():
+    for name in image.names(optional=True):
         for inside, source in image.definition(name).context.files.items():
             assert not FORBIDDEN.search(inside), inside
             assert not source.is_symlink()
             assert "holdout" not in source.relative_to(CHECKOUT).parts
+
+
+def test_an_optional_image_is_named_on_request_only() -> None:
+    assert "llama-server" not in image.names()
+    assert set(image.names(optional=True)) - set(image.names()) == {"llama-server"}
 
 
 def test_an_unknown_image_is_told_with_those_that_exist() -> None:
@@ -67,6 +72,7 @@ def test_pins_carry_digests_and_stand_equal_wherever_they_are_repeated() -> None
 def test_every_locked_package_has_hashes_and_no_lock_names_an_index() -> None:
     locks = [CHECKOUT / "requirements.lock", *CHECKOUT.glob("images/*/requirements.lock")]
     assert len(locks) == 5
+    locks += CHECKOUT.glob("images/*/weights.lock")
     for lock in locks:
         text = lock.read_text()
         assert "://" not in text

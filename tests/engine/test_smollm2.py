@@ -1,0 +1,55 @@
+"""The tiny real model: its server answers on the uplink, and writes a stage's reply."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+
+import pytest
+from model_lab import CALLS
+
+from orchestrator.errors import ContextTooSmall
+from orchestrator.gateway.service import GatewayService, Uplink
+from orchestrator.models.smollm2 import CONTEXT, NAME, managed_smollm2
+from orchestrator.sandbox.engine import Engine
+from orchestrator.sandbox.image import Image
+from orchestrator.sandbox.labels import Owner
+
+Images = Callable[[str], Image]
+ASKED = {
+    "model": NAME,
+    "messages": [{"role": "user", "content": "Say hello."}],
+    "max_tokens": 8,
+    "seed": 1,
+}
+
+
+def test_it_answers_where_the_gateway_stands_and_is_closed_in_itself(
+    engine: Engine, images: Images, owner: Owner
+) -> None:
+    with GatewayService(engine, images("gateway"), owner, CALLS, Uplink()) as gateway:
+        assert gateway.uplink is not None
+        said: list[str] = []
+        with managed_smollm2(engine, gateway.uplink, owner, CONTEXT, said.append) as server:
+            assert "no competitor" in said[0]
+            with gateway.http(server.url) as http:
+                (model,) = http.get("/v1/models").json()["data"]
+                assert (model["id"], model["meta"]["n_ctx"]) == (NAME, CONTEXT)
+                answer = http.post("/v1/chat/completions", json=ASKED, timeout=60).json()
+            assert answer["choices"][0]["message"]["content"]
+            assert 1 <= answer["usage"]["completion_tokens"] <= ASKED["max_tokens"]
+            name = server.url.removeprefix("http://").partition(":")[0]
+            details = engine.api.inspect_container(name)
+            assert details["HostConfig"]["ReadonlyRootfs"] is True
+            assert details["Config"]["User"] == "10001:10001"
+            assert not any(details["NetworkSettings"]["Ports"].values())
+            assert list(details["NetworkSettings"]["Networks"]) == [gateway.uplink.name]
+
+
+def test_more_context_than_it_has_is_refused_before_anything_starts(
+    engine: Engine, owner: Owner
+) -> None:
+    with (
+        pytest.raises(ContextTooSmall, match="use --num-ctx 4096"),
+        managed_smollm2(engine, None, owner, 32768, print),  # type: ignore[arg-type]
+    ):
+        pass
