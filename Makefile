@@ -34,6 +34,10 @@ test: images ## unit and engine tests
 soak: images ## the long tests
 	@$(BIN)/pytest -m soak
 
+.PHONY: bench
+bench: images ## what the gateway costs, against direct calls
+	@$(BIN)/python benchmarks/gateway.py
+
 .PHONY: check
 check: setup ## formatting, lint, types, layers
 	$(BIN)/ruff format --check .
