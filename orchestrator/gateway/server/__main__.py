@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import asyncio
+import gc
+import sys
 from pathlib import Path
 
 import uvicorn
@@ -32,9 +34,15 @@ async def main() -> None:
         http="h11",
     )
     server = uvicorn.Server(config)
+    # What is here now stays: looking through all of it for garbage would hold up every stream.
+    gc.freeze()
     async with await control.serve(desk):
         await server.serve()
 
+
+# httpx's pool looks for this package at every lock that it takes; told once that there is none, it
+# does not search the disk seven times a call.
+sys.modules["sniffio"] = None  # type: ignore[assignment]
 
 if __name__ == "__main__":
     asyncio.run(main())

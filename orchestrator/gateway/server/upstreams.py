@@ -6,8 +6,10 @@ is a `Failed`.
 
 from __future__ import annotations
 
+import asyncio
 import json
 from collections.abc import AsyncGenerator, AsyncIterator, Mapping
+from contextlib import suppress
 from dataclasses import dataclass
 from datetime import UTC, datetime
 from typing import Any, Protocol
@@ -19,6 +21,7 @@ from .causes import Failed, of_answer, of_error_line
 
 CONNECT_S = 15.0
 MAX_LINE = 32 << 20
+READ_OUT_S = 0.1
 SCRIPT_CHUNK = 48
 CHARS_PER_TOKEN = 4
 """A scripted reply's tokens are estimated as characters / 4; the record says so."""
@@ -108,11 +111,13 @@ class Ollama:
                 if answer.status_code != 200:
                     text = (await answer.aread()).decode("utf-8", "replace")
                     raise of_answer(answer.status_code, text)
-                async for raw in _split(answer.aiter_bytes()):
+                body_parts = answer.aiter_bytes()
+                async for raw in _split(body_parts):
                     line = _parse(raw)
                     spoken = spoken or line.says_something
                     yield line
                     if line.done:
+                        await read_out(body_parts)
                         return
         except (httpx.ConnectError, httpx.ConnectTimeout) as exc:
             detail = f"the model server can't be reached: {exc or type(exc).__name__}"
@@ -125,6 +130,15 @@ class Ollama:
             detail = f"the connection to the model server broke: {exc or type(exc).__name__}"
             raise Failed("cut", detail) from None
         raise Failed("no-done", "the model server's stream ended without its last line")
+
+
+async def read_out(rest: AsyncIterator[bytes]) -> None:
+    """Take in the end of a body whose last line has come, or the connection would not serve the
+    next call; what is not there at once is left."""
+    with suppress(TimeoutError, httpx.HTTPError):
+        async with asyncio.timeout(READ_OUT_S):
+            async for _ in rest:
+                pass
 
 
 async def _split(chunks: AsyncIterator[bytes]) -> AsyncIterator[bytes]:
