@@ -6,6 +6,7 @@ import json
 import math
 import signal
 import sys
+from collections.abc import Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -36,36 +37,40 @@ _STOPS = (signal.SIGINT, signal.SIGTERM, signal.SIGHUP)
 class _Group(click.Group):
     """Prints one sentence for what we raise, and exits with its code."""
 
+    _heard: Sequence[signal.Signals] = ()
+
     def __call__(self, *args: Any, **kwargs: Any) -> Any:
         """As a program: SIGTERM and SIGHUP stop it as Ctrl-C does, at any moment.
 
         A signal that was ignored at the start (`nohup`) stays so.
         """
-        heard = [one for one in _STOPS if signal.getsignal(one) is not signal.SIG_IGN]
-        for number in heard:
+        self._heard = [one for one in _STOPS if signal.getsignal(one) is not signal.SIG_IGN]
+        for number in self._heard:
             signal.signal(number, signal.default_int_handler)
         try:
             return self.main(*args, **kwargs)
         finally:
-            # All is done and told: one signal more must not change how it ended.
-            for number in heard:
-                signal.signal(number, signal.SIG_IGN)
+            self._end()
+
+    def _end(self) -> None:
+        """All is done: one signal more must not change how it ended."""
+        for number in self._heard:
+            signal.signal(number, signal.SIG_IGN)
 
     def main(self, *args: Any, **kwargs: Any) -> Any:
         try:
             return super().main(*args, **(kwargs | {"standalone_mode": False}))
         except click.exceptions.Abort:
-            click.echo("interrupted", err=True)
+            self._end()
+            click.echo("orch: interrupted", err=True)
             sys.exit(Interrupted.exit_code)
         except click.ClickException as exc:
             exc.show()
             sys.exit(2)
         except OrchError as exc:
+            self._end()
             click.echo(f"orch: {exc}", err=True)
             sys.exit(exc.exit_code)
-        except KeyboardInterrupt:
-            click.echo("orch: interrupted", err=True)
-            sys.exit(Interrupted.exit_code)
         except BrokenPipeError:
             sys.stderr.close()
             sys.exit(0)
