@@ -266,8 +266,11 @@ def report(trial_id: str, as_json: bool) -> None:
     from orchestrator.records.store import open_trial
     from orchestrator.report.summary import summarise_store
     from orchestrator.report.text import print_summary
+    from orchestrator.trial.lease import living
 
-    summary = summarise_store(open_trial(_settings().runs_dir, trial_id))
+    store = open_trial(_settings().runs_dir, trial_id)
+    alive = store.trial_id in living(store.folder.parent)
+    summary = summarise_store(store, alive=alive)
     if as_json:
         _print_json(summary.model_dump(mode="json"))
     else:

@@ -202,7 +202,7 @@ def load_task(folder: Path) -> Task:
     try:
         task = TypeAdapter(Task).validate_python(raw | {"folder": folder.resolve()})
     except ValidationError as exc:
-        raise TaskInvalid(f"{file}: {_sentence(exc, raw)}") from None
+        raise TaskInvalid(f"{file}: {_sentence(exc)}") from None
     _check_files(task, file)
     return task
 
@@ -223,15 +223,16 @@ def _check_files(task: Task, file: Path) -> None:
         raise TaskInvalid(f"{file}: name is {task.name!r} but its folder is {task.folder.name!r}")
 
 
-def _sentence(exc: ValidationError, raw: dict[str, Any]) -> str:
+def _sentence(exc: ValidationError) -> str:
     """The most telling error as `field: what; mend`, dropping pydantic's own tag levels.
 
     A misspelt key also leaves its right spelling missing: the unknown key comes first.
     """
     error = min(exc.errors(), key=lambda error: error["type"] != "extra_forbidden")
-    where = ".".join(
-        str(part) for part in error["loc"] if part not in ("agent", "execute") or part in raw
-    )
+    loc = error["loc"]
+    # A stage's place is told with its kind, which no file has as a key: stage.0.agent.prompt.
+    kind = 2 if loc[:1] == ("stage",) and loc[2:3] in (("agent",), ("execute",)) else None
+    where = ".".join(str(part) for place, part in enumerate(loc) if place != kind)
     if error["type"] == "extra_forbidden":
         key = str(error["loc"][-1])
         near = difflib.get_close_matches(key, _known_keys(), n=1)

@@ -158,10 +158,22 @@ class TrialSummary(_View):
     models: list[ModelView]
 
 
-def summarise_store(store: TrialStore) -> TrialSummary:
-    """Summary of a trial from its folder. Raises RecordNotFound, RecordUnreadable."""
+def summarise_store(store: TrialStore, *, alive: bool) -> TrialSummary:
+    """Summary of a trial from its folder. Raises RecordNotFound, RecordUnreadable.
+
+    `alive` says whether some process works on it: a run that a killed one left as running was
+    interrupted.
+    """
     trial = store.load_trial()
-    return summarise(trial, store.runs(trial.plan))
+    return summarise(
+        trial, (record if alive else _at_rest(record) for record in store.runs(trial.plan))
+    )
+
+
+def _at_rest(record: RunRecord) -> RunRecord:
+    if record.status is not RunStatus.RUNNING:
+        return record
+    return record.model_copy(update={"status": RunStatus.INTERRUPTED})
 
 
 def summarise(trial: TrialRecord, runs: Iterable[RunRecord]) -> TrialSummary:

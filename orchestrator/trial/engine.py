@@ -94,7 +94,7 @@ def run_trial(settings: Settings, options: TrialOptions, say: Say = say_to_stder
         say(f"while clearing away: {exc}")
     except KeyboardInterrupt:
         raise Interrupted(_interrupted(store)) from None
-    return summarise_store(store)
+    return summarise_store(store, alive=False)
 
 
 def _references(models: Sequence[str]) -> list[ModelReference]:

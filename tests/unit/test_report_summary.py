@@ -247,12 +247,16 @@ def test_it_reads_a_trial_from_its_folder_while_it_runs(tmp_path: Path) -> None:
     store.save_trial(record)
     for run in runs:
         store.save_run(run)
-    summary = summarise_store(store)
+    summary = summarise_store(store, alive=True)
     assert summary == summarise(record, runs)
     assert (summary.finished, summary.planned) == (5, 9)
     outcomes = {run.run_id: run.outcome for model in summary.models for run in model.runs}
     assert outcomes["qwen3-coder-30b-a3b-02"] is Outcome.RUNNING
     assert outcomes["qwen3-coder-30b-a3b-03"] is Outcome.NOT_STARTED
+    dead = summarise_store(store, alive=False)
+    outcomes = {run.run_id: run.outcome for model in dead.models for run in model.runs}
+    assert outcomes["qwen3-coder-30b-a3b-02"] is Outcome.INTERRUPTED
+    assert dead.finished == 5
 
 
 def test_orch_report_as_json_holds_all_of_it_in_plain_ascii(

@@ -67,6 +67,8 @@ def test_a_good_task_loads(folder: Path) -> None:
         ('title = "Tiny"', "", "title: missing; add it"),
         ("seed = 1", 'seed = "x"', "data.seed: Input should be a valid integer"),
         ('expects = ["predict.py"]', "expect = []", "did you mean 'expects'?"),
+        ("[scorer]", "[limits.execute]\nmemory_mb = 1\n[scorer]", "limits.execute.memory_mb: "),
+        ('prompt = "prompts/implement.md"', "prompt = 1", "stage.0.prompt: "),
         ('kind = "agent"', 'kind = "robot"', "stage.0: Input tag 'robot'"),
         ('repairs = "implement"', 'repairs = "x"', "repairs names no agent stage: 'x'"),
         ('repairs = "implement"', "", "repairs and repair_prompt go together"),
