@@ -6,7 +6,7 @@ import difflib
 import hashlib
 import tomllib
 from pathlib import Path, PurePosixPath
-from typing import Annotated, Any, Literal
+from typing import Annotated, Literal
 
 from pydantic import (
     BaseModel,
