@@ -57,12 +57,13 @@ class Cleaned(BaseModel):
         return f"{item.kind:9} {item.name:44} {item.role}{whose} ({item.fate}): {done}"
 
 
-def fate_of(item: Owned, alive: Collection[str], ours: Collection[str]) -> Fate:
+def fate_of(item: Owned, alive: Collection[str], ours: Collection[str], *, busy: bool) -> Fate:
     """Decide by label alone: trials hold a lease while they live, caches belong to no trial.
 
-    Of a cache the engine can't tell who will mount it next: while any trial lives, all are in use.
+    Of a cache the engine can't tell who will mount it next: while any trial may live (`busy`),
+    all are in use.
     """
-    if not item.owner.trial and alive:
+    if not item.owner.trial and busy:
         return Fate.IN_USE
     if item.owner.role == MODELS_ROLE:
         return Fate.MODELS
@@ -71,6 +72,14 @@ def fate_of(item: Owned, alive: Collection[str], ours: Collection[str]) -> Fate:
     if item.owner.trial in alive:
         return Fate.IN_USE
     return Fate.LEFT_OVER if item.owner.trial in ours else Fate.FOREIGN
+
+
+def may_be_busy(owned: Iterable[Owned], alive: Collection[str], ours: Collection[str]) -> bool:
+    """Whether a trial lives, or one of another home may: it has containers."""
+    return bool(alive) or any(
+        item.kind == "container" and item.owner.trial and item.owner.trial not in ours
+        for item in owned
+    )
 
 
 def clean_engine(
@@ -89,7 +98,8 @@ def clean_engine(
     alive, ours = living(settings.runs_dir), known(settings.runs_dir)
     doomed = {Fate.LEFT_OVER, *also} | (set() if keep_caches else {Fate.CACHE})
     owned = engine.owned()
-    fates = {item.id: fate_of(item, alive, ours) for item in owned}
+    busy = bool(alive) if Fate.FOREIGN in doomed else may_be_busy(owned, alive, ours)
+    fates = {item.id: fate_of(item, alive, ours, busy=busy) for item in owned}
     going = [item for item in owned if fates[item.id] in doomed]
     problems: dict[str, str] = {}
     if not dry_run:
@@ -114,4 +124,6 @@ def clean_engine(
 def left_overs(engine: Engine, settings: Settings) -> list[Owned]:
     """Objects of our trials that no living process owns."""
     alive, ours = living(settings.runs_dir), known(settings.runs_dir)
-    return [item for item in engine.owned() if fate_of(item, alive, ours) is Fate.LEFT_OVER]
+    return [
+        item for item in engine.owned() if fate_of(item, alive, ours, busy=True) is Fate.LEFT_OVER
+    ]

@@ -1,8 +1,8 @@
 import pytest
 
-from orchestrator.sandbox.engine import Owned
+from orchestrator.sandbox.engine import Kind, Owned
 from orchestrator.sandbox.labels import Owner
-from orchestrator.trial.clean import Cleaned, Fate, Item, fate_of
+from orchestrator.trial.clean import Cleaned, Fate, Item, fate_of, may_be_busy
 
 
 @pytest.mark.parametrize(
@@ -15,7 +15,7 @@ from orchestrator.trial.clean import Cleaned, Fate, Item, fate_of
 )
 def test_labels_and_leases_alone_decide(owner: Owner, expected: Fate) -> None:
     item = Owned("volume", "id", "name", owner)
-    assert fate_of(item, alive={"alive"}, ours={"alive", "dead"}) is expected
+    assert fate_of(item, alive={"alive"}, ours={"alive", "dead"}, busy=True) is expected
 
 
 @pytest.mark.parametrize(
@@ -24,8 +24,25 @@ def test_labels_and_leases_alone_decide(owner: Owner, expected: Fate) -> None:
 )
 def test_a_cache_stays_while_any_trial_lives(role: str, idle: Fate) -> None:
     item = Owned("volume", "id", "name", Owner(trial="", role=role))
-    assert fate_of(item, alive=set(), ours={"dead"}) is idle
-    assert fate_of(item, alive={"alive"}, ours={"alive"}) is Fate.IN_USE
+    assert fate_of(item, alive=set(), ours={"dead"}, busy=False) is idle
+    assert fate_of(item, alive={"alive"}, ours={"alive"}, busy=True) is Fate.IN_USE
+
+
+@pytest.mark.parametrize(
+    ("kind", "trial", "expected"),
+    [
+        ("container", "elsewhere", True),
+        ("volume", "elsewhere", False),
+        ("container", "dead", False),
+        ("container", "", False),
+    ],
+)
+def test_containers_of_another_home_may_be_a_living_trial(
+    kind: Kind, trial: str, expected: bool
+) -> None:
+    item = Owned(kind, "id", "name", Owner(trial=trial, role="agent"))
+    assert may_be_busy([item], alive=set(), ours={"dead"}) is expected
+    assert may_be_busy([], alive={"alive"}, ours={"alive"})
 
 
 def test_each_object_is_told_with_what_happened_to_it() -> None:
