@@ -40,6 +40,7 @@ for name in ("agent/train.csv", "agent/excerpt.csv", "holdout/features.csv", "ke
 def task(tmp_path: Path) -> Task:
     folder = tmp_path / "tiny"
     (folder / "repo").mkdir(parents=True)
+    (folder / "repo" / "SPEC.md").write_text("a spec")
     (folder / "prompt.md").write_text("do it")
     (folder / "generator.py").write_text(GENERATOR)
     (folder / "task.toml").write_text(TASK)
