@@ -1,5 +1,7 @@
-"""Marks everything under tests/engine as needing a Docker engine."""
+"""Marks everything under tests/engine as needing a Docker engine; keeps tests apart."""
 
+import signal
+from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
@@ -11,3 +13,13 @@ def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
     for item in items:
         if item.path.is_relative_to(ENGINE_TESTS):
             item.add_marker("engine")
+
+
+@pytest.fixture(autouse=True)
+def _signals_as_before() -> Iterator[None]:
+    """A signal left ignored is inherited by every process that a later test starts: one that
+    waits for its terminated workers would wait for ever."""
+    numbers = (signal.SIGINT, signal.SIGTERM, signal.SIGHUP)
+    before = [signal.getsignal(number) for number in numbers]
+    yield
+    assert [signal.getsignal(number) for number in numbers] == before

@@ -268,7 +268,7 @@ def test_orch_report_as_json_holds_all_of_it_in_plain_ascii(
     store.save_trial(trial(["m"], 1, [spec]))
     store.save_run(finished(spec, failure=failure("runtime-error", nasty)))
     monkeypatch.setenv("ORCH_HOME", str(tmp_path))
-    main(["report", "latest", "--json"])
+    main.main(["report", "latest", "--json"])
     text = capsys.readouterr().out
     assert text.isascii()
     assert all(char == "\n" or char.isprintable() for char in text)
@@ -286,5 +286,5 @@ def test_orch_report_prints_the_table(
     for run in runs:
         store.save_run(run)
     monkeypatch.setenv("ORCH_HOME", str(tmp_path))
-    main(["report", record.trial_id[:10]])
+    main.main(["report", record.trial_id[:10]])
     assert "5 of 9 runs so far" in capsys.readouterr().out
