@@ -42,7 +42,7 @@ REFUSALS: dict[str, tuple[int, str]] = {
 # Faults that need more than a status: see `_Handler._generate`.
 MISBEHAVIOURS = (
     "cut", "no-done", "error-line", "garbage", "hang", "hang-midway", "empty", "think-only",
-    "load", "unload", "html",
+    "load", "unload", "html", "loop", "think-loop",
 )  # fmt: skip
 FAULTS = (*REFUSALS, *MISBEHAVIOURS)
 
@@ -83,6 +83,13 @@ class State:
     default_context: int = 4096
     context_cap: int | None = None
     """Loads no more than this, whatever was asked."""
+    hidden_context: int | None = None
+    """Cuts prompts to this in silence, whatever it says is loaded and whatever it was asked: as
+    servers do that don't know `truncate` and `shift`."""
+    counts: str = "all"
+    """`all`; `uncached`: what the prompt before had is left out, and zero is not sent."""
+    version: str = VERSION
+    last_prompt: str = ""
     read_only_models: bool = False
     faults: deque[str] = field(default_factory=deque)
     """One is used up by each chat or generate request."""
@@ -92,6 +99,9 @@ class State:
     loaded: dict[str, tuple[int, bool]] = field(default_factory=dict)
     """Model → context and shift it was loaded with."""
     loads: int = 0
+
+
+_NOT_KNOWN = ("truncate", "shift")
 
 
 class FakeOllama(State):
@@ -219,7 +229,7 @@ class _Handler(BaseHTTPRequestHandler):
     def do_GET(self) -> None:
         self._note(None)
         answers: dict[str, Any] = {
-            "/api/version": lambda: {"version": VERSION},
+            "/api/version": lambda: {"version": self.fake.version},
             "/api/tags": self._tags,
             "/api/ps": self._ps,
             "/_fake": self._seen,
@@ -402,6 +412,8 @@ class _Handler(BaseHTTPRequestHandler):
         if not prompt:
             return self._answer(body, [writer.last("load", {"load_duration": load_ns})])
         counted = self._count(prompt, context, body)
+        if fault in ("loop", "think-loop"):
+            return self._loop(writer, thinking=fault == "think-loop")
         text, thinking, reason = self._say(body)
         if fault in ("empty", "load", "unload"):
             text, thinking, reason = "", "", "stop" if fault == "empty" else fault
@@ -436,8 +448,29 @@ class _Handler(BaseHTTPRequestHandler):
             fake.loads += 1
         return wanted[0], LOAD_NS
 
+    def _loop(self, writer: _Writer, *, thinking: bool) -> None:
+        """One sentence again and again until the client leaves; first the reply, where it is not
+        all thinking."""
+        self._begin_stream()
+        for line in writer.parts("" if thinking else self.fake.reply, ""):
+            self._line(line)
+        again = "Wait, let me check that once more. "
+        while not self.fake.stopping.is_set():
+            for line in writer.parts(*(("", again) if thinking else (again, ""))):
+                self._line(line)
+
     def _count(self, prompt: list[str], context: int, body: dict[str, Any]) -> int:
         """prompt_eval_count: of the whole prompt, or of what silent truncation leaves."""
+        old = self.fake.hidden_context is not None
+        context = self.fake.hidden_context or context
+        if old:
+            body = {name: value for name, value in body.items() if name not in _NOT_KNOWN}
+        if self.fake.counts == "uncached":
+            text = "".join(prompt)
+            pairs = enumerate(zip(text, self.fake.last_prompt, strict=False))
+            shared = next((at for at, (a, b) in pairs if a != b), len(self.fake.last_prompt))
+            self.fake.last_prompt = text
+            prompt = [text[shared:]]
         counts = [tokens(part) for part in prompt]
         if sum(counts) < context:
             return sum(counts)

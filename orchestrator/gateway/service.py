@@ -34,6 +34,8 @@ LIMITS = Limits(memory_mb=256, cpus=1, pids=64, tmp_mb=16, fsize_mb=4096)
 START_S = 60.0
 ORDER_S = 60.0
 MAX_RECORD_BYTES = 1 << 30
+THINKING: Mapping[str, bool] = {"on": True, "off": False}
+"""Words for what is no level but a yes or no."""
 
 
 class Model(Protocol):
@@ -52,13 +54,14 @@ class Model(Protocol):
 class CallSettings:
     """What a trial pins on every call. Tokens; times in seconds.
 
-    `temperature` None: the model's own. `silence_s` is the longest wait for the first token
-    (loading the model included) and between any two.
+    `temperature` and `think` None: the model's own; `think` is `on`, `off` or a level. `silence_s`
+    is the longest wait for the first token (loading the model included) and between any two.
     """
 
     num_ctx: int
     max_reply_tokens: int
     temperature: float | None = None
+    think: str | None = None
     keep_alive: str = "1h"
     silence_s: float = 600.0
     total_s: float = 3600.0
@@ -188,9 +191,20 @@ class GatewayService:
         return httpx.Client(transport=ExecTransport(self.container), base_url=base_url)
 
     def open(
-        self, *, run: str, stage: str, turn: int, model: Model, seed: int, network: Network
+        self,
+        *,
+        run: str,
+        stage: str,
+        turn: int,
+        model: Model,
+        seed: int,
+        network: Network,
+        wallet: Mapping[str, Mapping[str, float | None]] | None = None,
     ) -> Access:
-        """Let one stage and turn of a run call its model, from `network` only."""
+        """Let one stage and turn of a run call its model, from `network` only.
+
+        `wallet` has `limits` of the run and what it has `used` before this stage, by unit.
+        """
         calls = self._calls
         answer = self._order(
             "open",
@@ -200,11 +214,13 @@ class GatewayService:
             model=model.name,
             upstream=str(model.kind),
             sources=[network.subnet],
+            wallet=wallet or {},
             pins={
                 "num_ctx": calls.num_ctx,
                 "seed": seed,
                 "max_reply_tokens": calls.max_reply_tokens,
                 "temperature": calls.temperature,
+                "think": THINKING.get(calls.think or "", calls.think),
                 "keep_alive": calls.keep_alive,
                 "silence_s": calls.silence_s,
                 "total_s": calls.total_s,

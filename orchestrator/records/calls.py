@@ -41,6 +41,10 @@ class ServerTimings(Record):
     reply_s: float = 0.0
 
 
+REFUSALS = frozenset({"refused", "budget-exhausted"})
+"""Causes of calls that were not let through to a model."""
+
+
 class CallError(Record):
     """Why a call gave no whole reply. `failure_class` is None where the agent is to blame."""
 
@@ -53,7 +57,8 @@ class CallError(Record):
 
 
 class CallRecord(Record):
-    """Tokens as the server counted them (0 where it left the count out)."""
+    """Tokens as the server counted them (0 where it left the count out); of a call that ended
+    before it told, guessed, and `tokens_estimated` says so."""
 
     v: Literal[1] = 1
     run: str
@@ -75,6 +80,8 @@ class CallRecord(Record):
     done_reason: str | None = None
     prompt_tokens: int = 0
     reply_tokens: int = 0
+    reasoning_tokens: int = 0
+    """How many of the reply's were reasoning: always guessed, by its share of the characters."""
     tokens_estimated: bool = False
     timings: ServerTimings = ServerTimings()
     first_token_s: float | None = None
@@ -93,14 +100,18 @@ def loads_whole(line: str | bytes) -> Any:
 
 
 def usage_of(calls: Iterable[CallRecord]) -> Usage:
-    """Sums over calls. `model_s` is the calls' wall time without the time to load the model."""
+    """Sums over calls that were let through. `model_s` is their wall time without the time to
+    load the model."""
     usage = Usage()
     for call in calls:
+        if call.error is not None and call.error.cause in REFUSALS:
+            continue
         load_s = call.timings.load_s
         usage = usage + Usage(
             calls=1,
             prompt_tokens=call.prompt_tokens,
             reply_tokens=call.reply_tokens,
+            reasoning_tokens=call.reasoning_tokens,
             model_s=max(call.duration_s - load_s, 0.0),
             load_s=load_s,
         )

@@ -96,6 +96,8 @@ class Usage(Record):
     calls: int = 0
     prompt_tokens: int = 0
     reply_tokens: int = 0
+    reasoning_tokens: int = 0
+    """How many of the reply's tokens were reasoning, guessed by its share of the characters."""
     model_s: float = 0.0
     load_s: float = 0.0
 
@@ -104,6 +106,7 @@ class Usage(Record):
             calls=self.calls + other.calls,
             prompt_tokens=self.prompt_tokens + other.prompt_tokens,
             reply_tokens=self.reply_tokens + other.reply_tokens,
+            reasoning_tokens=self.reasoning_tokens + other.reasoning_tokens,
             model_s=self.model_s + other.model_s,
             load_s=self.load_s + other.load_s,
         )
@@ -290,6 +293,14 @@ class ModelRecord(Record):
     context_loaded: int | None = None
     context_trained: int | None = None
     vram_bytes: int | None = None
+    loaded_bytes: int | None = None
+    """In memory and on the GPU together; `vram_bytes` is the part on the GPU."""
+    processor: str | None = None
+    """Where it lies, as Ollama words it: `100% GPU`, `42%/58% CPU/GPU`."""
+    load_s: float | None = None
+    """What loading took before the first run; near 0 where it was loaded already."""
+    server: str | None = None
+    """Program and version that serve it, e.g. `Ollama 0.33.1`."""
     notes: list[str] = []
 
 
@@ -303,12 +314,29 @@ class DataRecord(Record):
     files: dict[str, str]
 
 
+class Budget(Record):
+    """What one run may use up; None: no limit. A call that begins below a limit may end above."""
+
+    model_config = ConfigDict(extra="forbid", frozen=True)
+
+    max_tokens_in: int | None = Field(None, ge=1)
+    max_tokens_out: int | None = Field(None, ge=1)
+    max_calls: int | None = Field(None, ge=1)
+    max_agent_time: float | None = Field(None, gt=0)
+    """Seconds of wall time, agent stages and repair turns together."""
+    max_cost: float | None = Field(None, gt=0)
+    """US dollars, of models whose prices are known."""
+
+
 class TrialSettings(Record):
     runs: int
     seed: int
     repair_turns: int
     num_ctx: int
     temperature: float | None = None
+    think: str | None = None
+    """Thinking level; None: the model's own."""
+    budget: Budget = Budget()
     scale: float = 1.0
     agent: str = "builtin"
 

@@ -9,19 +9,22 @@ from collections import Counter
 from dataclasses import dataclass, field
 from typing import Any, Literal
 
+from .wallet import Wallet
+
 
 @dataclass(frozen=True)
 class Pins:
     """What every request is made to say, whatever the agent asked.
 
-    `temperature` None: the model's own. `silence_s` is the longest wait for the first token and
-    between any two; `total_s` that for the whole call, attempts together.
+    `temperature` and `think` None: the model's own. `silence_s` is the longest wait for the first
+    token and between any two; `total_s` that for the whole call, attempts together.
     """
 
     num_ctx: int
     seed: int
     max_reply_tokens: int
     temperature: float | None = None
+    think: bool | str | None = None
     keep_alive: str = "1h"
     silence_s: float = 600.0
     total_s: float = 3600.0
@@ -41,6 +44,7 @@ class Access:
     pins: Pins
     file: str
     """Name of the file that its calls are recorded in."""
+    wallet: Wallet = field(default_factory=Wallet)
     calls: int = 0
     tasks: set[asyncio.Task[None]] = field(default_factory=set)
     """Calls in progress."""
@@ -66,7 +70,8 @@ class Accesses:
         return len(self._open)
 
     def open(self, order: dict[str, Any]) -> Access:
-        """`order` has run, stage, turn, model, upstream, sources (CIDR) and pins."""
+        """`order` has run, stage, turn, model, upstream, sources (CIDR) and pins; a wallet's
+        limits and what was used before where there are limits."""
         self._opened += 1
         access = Access(
             token=secrets.token_urlsafe(32),
@@ -78,6 +83,7 @@ class Accesses:
             sources=tuple(ipaddress.ip_network(source) for source in order["sources"]),
             pins=Pins(**order["pins"]),
             file=f"calls-{self._opened:05d}.jsonl",
+            wallet=Wallet(**order.get("wallet", {})),
         )
         self._open[access.token] = access
         return access

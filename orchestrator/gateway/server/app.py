@@ -40,6 +40,7 @@ def make_app(desk: Desk) -> Starlette:
         Route("/api/version", agents.guarded(agents.version), methods=["GET"]),
         Route("/v1/chat/completions", agents.calls(OpenAI), methods=["POST"]),
         Route("/v1/models", agents.guarded(agents.models), methods=["GET"]),
+        Route("/wallet", agents.guarded(agents.wallet), methods=["GET"]),
         Route("/{path:path}", agents.guarded(agents.nothing_else), methods=_ALL_METHODS),
     ]
     return Starlette(routes=routes)
@@ -89,8 +90,14 @@ class Agents:
             self._check_model(access, body)
             native = _native(dialect, body)
         except Refused as refused:
-            record_refusal(access, self._desk.recorder, dialect.name, body, str(refused))
+            record_refusal(
+                access, self._desk.recorder, dialect.name, body, Failed("refused", str(refused))
+            )
             raise
+        if reached := access.wallet.exhausted():
+            spent = Failed("budget-exhausted", f"{reached}; no further call is let through")
+            record_refusal(access, self._desk.recorder, dialect.name, body, spent)
+            raise spent
         call = Call(
             access,
             self._desk.upstream_of(access),
@@ -124,6 +131,10 @@ class Agents:
         one = {"id": access.model, "object": "model", "created": 0, "owned_by": "library"}
         return JSONResponse({"object": "list", "data": [one]})
 
+    async def wallet(self, _: Request, access: Access) -> Response:
+        """What the run may use, has used and has left."""
+        return JSONResponse(access.wallet.told())
+
     async def version(self, _: Request, access: Access) -> Response:
         if access.upstream == "scripted":
             return JSONResponse({"version": SCRIPTED_VERSION})
@@ -133,7 +144,7 @@ class Agents:
         what = f"{request.method} {request.url.path}"[:200]
         self._desk.accesses.refused["endpoint"] += 1
         sentence = f"{what} is not let through by the gateway"
-        record_refusal(access, self._desk.recorder, what, {}, sentence)
+        record_refusal(access, self._desk.recorder, what, {}, Failed("refused", sentence))
         raise Refused(403, sentence)
 
 

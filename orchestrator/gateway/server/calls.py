@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import json
 import time
 from collections.abc import Awaitable, Callable
 from contextlib import aclosing
@@ -14,7 +15,8 @@ from .access import Access
 from .causes import CAUSES, Failed
 from .pinning import pin
 from .recorder import Recorder
-from .upstreams import Line, Upstream
+from .repetition import Repetition, Watch
+from .upstreams import Line, Upstream, estimate
 
 MAX_ATTEMPTS = 3
 NANO = 1e-9
@@ -31,15 +33,37 @@ class Reply:
         self.tool_calls: list[Any] = []
         self.last: dict[str, Any] = {}
         self.first_token_s: float | None = None
+        self.pieces = 0
+        """Lines that said something; of a server that streams, each is a token."""
+        self._watches = Watch(), Watch()
 
-    def add(self, line: Line, elapsed_s: float) -> None:
+    def add(self, line: Line, elapsed_s: float) -> Repetition | None:
+        """Take in a line; what the reply goes on repeating, as soon as that is certain."""
         if line.says_something and self.first_token_s is None:
             self.first_token_s = elapsed_s
+        self.pieces += line.says_something
         self.text.append(line.text)
         self.thinking.append(line.thinking)
         self.tool_calls += line.tool_calls
         if line.done:
             self.last = line.data
+        of_text, of_thinking = self._watches
+        return of_text.add(line.text) or of_thinking.add(line.thinking)
+
+    def counts(self, sent: dict[str, Any]) -> tuple[int, int, bool]:
+        """Tokens of prompt and reply, and whether they are guessed: the server tells them in its
+        last line only, where it leaves out what is zero."""
+        if self.last or not self.pieces:
+            last = self.last
+            return last.get("prompt_eval_count", 0), last.get("eval_count", 0), False
+        prompt = json.dumps(sent.get("messages") or sent.get("prompt"), ensure_ascii=False)
+        return estimate(prompt), self.pieces, True
+
+    def reasoning_tokens(self, reply_tokens: int) -> int:
+        """The reply's tokens are counted together: split here as the characters are."""
+        thought = sum(map(len, self.thinking))
+        said = sum(map(len, self.text)) + len(json.dumps(self.tool_calls)) * bool(self.tool_calls)
+        return round(reply_tokens * thought / (thought + said)) if thought else 0
 
     def whole(self) -> dict[str, Any]:
         """As Ollama answers a request that asked for no stream."""
@@ -86,6 +110,7 @@ class Call:
         self._sent, self._pinned = pin(asked.endpoint, asked.native, access.model, access.pins)
         self._seq = access.calls
         access.calls += 1
+        access.wallet.spend(calls=1)
         self._at = datetime.now(UTC)
         self._began = time.monotonic()
         self._attempts: list[dict[str, Any]] = []
@@ -95,14 +120,17 @@ class Call:
     async def perform(self, hand_on: HandOn | None) -> None:
         """Give each line to `hand_on` as it comes; None: only keep the reply.
 
-        Raises Failed when there is no whole reply; what was handed on by then is not one.
+        Raises Failed when there is no whole reply; what was handed on by then is not one. A reply
+        that repeats itself without end is ended as if its budget were used up.
         """
+        total_s, left_s = self.access.pins.total_s, self.access.wallet.left()["agent_s"]
         try:
-            async with asyncio.timeout(self.access.pins.total_s):
+            async with asyncio.timeout(total_s if left_s is None else min(total_s, left_s)):
                 await self._until_whole(hand_on)
         except TimeoutError:
-            limit = f"{self.access.pins.total_s:g} s"
-            failure = Failed("too-long", f"the call was not done within {limit}")
+            failure = Failed("too-long", f"the call was not done within {total_s:g} s")
+            if reached := self.access.wallet.exhausted():
+                failure = Failed("budget-time", f"{reached}; the call was ended")
             self._record(failure)
             raise failure from None
         except Failed as failure:
@@ -136,17 +164,23 @@ class Call:
         lines = self._upstream.lines(self.access, self.asked.endpoint, self._sent)
         async with aclosing(lines):
             async for line in lines:
-                self.reply.add(line, time.monotonic() - self._began)
+                repeated = self.reply.add(line, time.monotonic() - self._began)
                 if line.done:
                     self._finish(line, began)
-                if hand_on is None:
-                    continue
+                elif repeated is not None:
+                    held.append(self._cut_off(line, repeated, began))
+                    await self._hand(held, hand_on)
+                    return
                 held.append(line)
                 if self.reply.first_token_s is not None or line.done:
-                    self._handed_on = True
-                    for one in held:
-                        await hand_on(one)
+                    await self._hand(held, hand_on)
                     held = []
+
+    async def _hand(self, lines: list[Line], hand_on: HandOn | None) -> None:
+        if hand_on is not None:
+            self._handed_on = True
+            for line in lines:
+                await hand_on(line)
 
     def _finish(self, line: Line, began: float) -> None:
         """The last line has come. Recorded before it is handed on: once the agent has it, its
@@ -156,6 +190,14 @@ class Call:
             raise Failed("only-loaded", "the model server only loaded the model", status=200)
         self._note("ok", began, 200)
         self._record(None)
+
+    def _cut_off(self, line: Line, repeated: Repetition, began: float) -> Line:
+        """A last line in place of the one that has come; the agent may keep what was said."""
+        data = line.data | {"done": True, "done_reason": "length"}
+        self._note("repetition", began, 200, repeated.sentence)
+        self._record(Failed("repetition", repeated.sentence))
+        self.reply.last = data
+        return Line(json.dumps(data).encode() + b"\n", data)
 
     def _note(self, cause: str, began: float, status: int | None, detail: str = "") -> None:
         self._attempts.append(
@@ -173,15 +215,18 @@ class Call:
             return
         self._recorded = True
         last = self.reply.last
+        prompt_tokens, reply_tokens, guessed = self.reply.counts(self._sent)
+        self.access.wallet.spend(tokens_in=prompt_tokens, tokens_out=reply_tokens)
         line = heading(self.access, self._seq, self._at, self.asked.name, self.asked.body) | {
             "pinned": self._pinned,
             "reply": "".join(self.reply.text),
             "thinking": "".join(self.reply.thinking),
             "tool_calls": self.reply.tool_calls,
             "done_reason": last.get("done_reason"),
-            "prompt_tokens": last.get("prompt_eval_count", 0),
-            "reply_tokens": last.get("eval_count", 0),
-            "tokens_estimated": self._upstream.estimates_tokens,
+            "prompt_tokens": prompt_tokens,
+            "reply_tokens": reply_tokens,
+            "reasoning_tokens": self.reply.reasoning_tokens(reply_tokens),
+            "tokens_estimated": guessed or self._upstream.estimates_tokens,
             "timings": {
                 "total_s": last.get("total_duration", 0) * NANO,
                 "load_s": last.get("load_duration", 0) * NANO,
@@ -197,14 +242,14 @@ class Call:
 
 
 def record_refusal(
-    access: Access, recorder: Recorder, endpoint: str, body: dict[str, Any], sentence: str
+    access: Access, recorder: Recorder, endpoint: str, body: dict[str, Any], why: Failed
 ) -> None:
     """A request with a good token that was not let through; no model was asked."""
     line = heading(access, access.calls, datetime.now(UTC), endpoint, body) | {
         "pinned": {},
         "reply": "",
         "duration_s": 0.0,
-        "error": error_of(Failed("refused", sentence)),
+        "error": error_of(why),
     }
     access.calls += 1
     recorder.write(access.file, line)

@@ -40,6 +40,9 @@ CAUSES: dict[str, Cause] = {
     "too-long": Cause(_ERROR, False, 504),
     "context-overflow": Cause("context-overflow", False, 400),
     "gateway-error": Cause(_ERROR, False, 500),
+    "repetition": Cause("runaway-generation", False, 200),
+    "budget-exhausted": Cause("budget-exhausted", False, 402),
+    "budget-time": Cause("budget-exhausted", False, 402),
     "client-gone": Cause("", False, 499),
     "refused": Cause("", False, 400),
 }

@@ -9,8 +9,8 @@ from .access import Pins
 # Everything else an agent may send is left out: it would load the model anew, or hide from us
 # what the model is told.
 _FIELDS = {
-    "chat": {"messages", "tools", "format", "think"},
-    "generate": {"prompt", "suffix", "system", "template", "raw", "images", "format", "think"},
+    "chat": {"messages", "tools", "format"},
+    "generate": {"prompt", "suffix", "system", "template", "raw", "images", "format"},
 }
 _OPTIONS = frozenset(
     {
@@ -48,6 +48,8 @@ def pin(
         "shift": False,
         "keep_alive": pins.keep_alive,
     }
+    if pins.think is not None:
+        sent["think"] = pins.think
     changes = _changes(body, sent, prefix="", skip={"options"})
     changes |= _changes(asked_options, options, prefix="options.", skip=set())
     return sent, changes
