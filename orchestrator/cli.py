@@ -122,6 +122,32 @@ _ollama_options = [
 ]
 
 
+_budget_options = [
+    click.option("--max-tokens-in", type=click.IntRange(1), help="Tokens a run may read."),
+    click.option("--max-tokens-out", type=click.IntRange(1), help="Tokens a run may write."),
+    click.option("--max-calls", type=click.IntRange(1), help="Calls to its model a run may make."),
+    click.option(
+        "--max-agent-time",
+        type=click.FloatRange(min=0, min_open=True),
+        metavar="SECONDS",
+        help="Wall time of a run's agent. Scoring is not counted.",
+    ),
+    click.option(
+        "--max-cost",
+        type=click.FloatRange(min=0, min_open=True),
+        metavar="USD",
+        help="What a run may cost, of models whose prices are known. "
+        "Defaults of these limits: the task's, else none.",
+    ),
+]
+
+
+def _with_budget(function: Any) -> Any:
+    for option in reversed(_budget_options):
+        function = option(function)
+    return function
+
+
 def _with_ollama(function: Any) -> Any:
     for option in reversed(_ollama_options):
         function = option(function)
@@ -148,6 +174,12 @@ def _with_ollama(function: Any) -> Any:
 )
 @click.option("--temperature", type=_Range(0, 2), help="Default: the model's own.")
 @click.option(
+    "--think",
+    type=click.Choice(["off", "on", "low", "medium", "high", "max"]),
+    help="How much the models think before they answer. Default: the model's own.",
+)
+@_with_budget
+@click.option(
     "--scale",
     type=_Range(min=0, min_open=True, max=1),
     default=1.0,
@@ -162,6 +194,7 @@ def trial(task: str, models: str, as_json: bool, **options: Any) -> None:
     TASK is a name that `orch tasks` lists, or a folder with a task.toml. Progress goes to
     stderr, the report to stdout. Exit code 1: the trial finished with failures of the harness.
     """
+    from orchestrator.records.schema import Budget
     from orchestrator.report.text import print_summary
     from orchestrator.trial.engine import TrialOptions, run_trial
 
@@ -170,10 +203,11 @@ def trial(task: str, models: str, as_json: bool, **options: Any) -> None:
         ollama_models=options.pop("ollama_models"),
         gpu=options.pop("gpu"),
     )
+    budget = Budget(**{name: options.pop(name) for name in Budget.model_fields})
     references = [part.strip() for part in models.split(",") if part.strip()]
     if not references:
         raise UsageError("--models names no model; give e.g. --models gpt-oss:20b")
-    summary = run_trial(settings, TrialOptions(task=task, models=references, **options))
+    summary = run_trial(settings, TrialOptions(task, references, budget=budget, **options))
     if as_json:
         _print_json(summary.model_dump(mode="json"))
     else:

@@ -19,6 +19,7 @@ from pydantic import (
 )
 
 from orchestrator.errors import TaskInvalid, TaskNotFound
+from orchestrator.records.schema import Budget
 from orchestrator.sandbox.limits import Limits
 
 TASK_FILE = "task.toml"
@@ -151,6 +152,7 @@ class Task(_Table):
     data: Data
     defaults: Defaults = Defaults()
     limits: LimitSets = LimitSets()
+    budget: Budget = Budget()
     stage: tuple[StageSpec, ...] = Field(min_length=1)
     scorer: PredictionsScorer
     calibration: dict[str, Calibration] = {}
@@ -246,7 +248,7 @@ def _sentence(exc: ValidationError) -> str:
 def _known_keys() -> list[str]:
     tables = (
         Task, Data, AgentStageSpec, ExecuteStageSpec, Step, PredictionsScorer,
-        Defaults, LimitSets, Limits, Calibration,
+        Defaults, LimitSets, Limits, Budget, Calibration,
     )  # fmt: skip
     return sorted(
         {field.alias or name for table in tables for name, field in table.model_fields.items()}

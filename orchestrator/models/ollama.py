@@ -38,6 +38,8 @@ LOAD_TIMEOUT_S = 900.0
 """Loading tens of GB from a slow disk; Ollama itself gives up after five minutes of standstill."""
 PULL_SILENCE_S = 300.0
 GIB = 1 << 30
+LEVELS_ONLY = frozenset({"gptoss", "gpt-oss"})
+"""Families whose thinking can't be turned on or off: a yes or no is ignored."""
 
 
 class Ollama:
@@ -83,9 +85,17 @@ class Ollama:
         return retrying(self.version)
 
     def prepare(
-        self, reference: ModelReference, num_ctx: int, *, keep_alive: str, say: Say
+        self,
+        reference: ModelReference,
+        num_ctx: int,
+        *,
+        keep_alive: str,
+        say: Say,
+        think: str | None = None,
     ) -> ModelRecord:
         """Pull the model where it is missing, load it with `num_ctx` tokens, describe it.
+
+        `think` is the thinking level that its calls will ask for; None: its own.
 
         Raises ModelServerUnreachable, ModelUnknown, ContextTooSmall, PreflightFailed.
         """
@@ -100,6 +110,8 @@ class Ollama:
                 f"{reference.text} was trained for {trained} tokens of context, the trial asks for "
                 f"{num_ctx}; use --num-ctx {trained} or another model"
             )
+        if why := thinking_refused(described, think):
+            raise PreflightFailed(f"{reference.text} {why}")
         say(f"loading {reference.text} with {num_ctx} tokens of context")
         load_s = self._load(reference.name, num_ctx, keep_alive)
         running = self._running(reference.name)
@@ -119,17 +131,12 @@ class Ollama:
             context_loaded=loaded,
             context_trained=trained,
             vram_bytes=running.get("size_vram"),
-            notes=self._notes(running, load_s),
+            loaded_bytes=running.get("size"),
+            processor=processor_split(running.get("size", 0), running.get("size_vram", 0)),
+            load_s=load_s,
+            server=f"Ollama {self.version()}",
+            notes=[] if isinstance(loaded, int) else ["context not verifiable"],
         )
-
-    def _notes(self, running: dict[str, Any], load_s: float) -> list[str]:
-        notes = [f"Ollama {self.version()}", f"loaded in {load_s:.1f} s"]
-        split = processor_split(running.get("size", 0), running.get("size_vram", 0))
-        if split is not None:
-            notes.append(split)
-        if not isinstance(running.get("context_length"), int):
-            notes.append("context not verifiable")
-        return notes
 
     def _listed(self, name: str) -> dict[str, Any] | None:
         return _of_name(self._json("GET", "/api/tags"), name)
@@ -233,6 +240,22 @@ def trained_context(described: dict[str, Any]) -> int | None:
     info = described.get("model_info") or {}
     value = info.get(f"{info.get('general.architecture')}.context_length")
     return value if isinstance(value, int) else None
+
+
+def thinking_refused(described: dict[str, Any], think: str | None) -> str | None:
+    """Why the model of this /api/show can't be asked to think so, said of the model; or None.
+
+    A server too old to list what its models can do is believed.
+    """
+    capabilities = described.get("capabilities")
+    if think is None or not isinstance(capabilities, list):
+        return None
+    if "thinking" not in capabilities:
+        return None if think == "off" else f"does not think; leave --think {think} away"
+    family = (described.get("details") or {}).get("family")
+    if family in LEVELS_ONLY and think in ("on", "off"):
+        return f"takes levels of thinking only; use --think low, medium or high, not {think}"
+    return None
 
 
 def parameters_of(described: dict[str, Any]) -> dict[str, str]:

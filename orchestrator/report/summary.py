@@ -28,6 +28,8 @@ from orchestrator.records.schema import (
 )
 from orchestrator.records.store import TrialStore
 
+GIB = 1 << 30
+
 
 class _View(BaseModel):
     model_config = ConfigDict(extra="forbid", frozen=True)
@@ -115,6 +117,8 @@ class ModelView(_View):
 
     model: str
     digest: str | None
+    loaded: str
+    """Server, memory, CPU/GPU split, load time and context, as far as they are known."""
     notes: list[str]
     planned: int
     valid: int
@@ -298,6 +302,7 @@ def _model_view(model: str, known: ModelRecord | None, runs: list[RunView]) -> M
     return ModelView(
         model=model,
         digest=known.digest if known else None,
+        loaded=_loaded(known) if known else "",
         notes=known.notes if known else [],
         planned=len(runs),
         valid=len(valid),
@@ -320,6 +325,21 @@ def _model_view(model: str, known: ModelRecord | None, runs: list[RunView]) -> M
         duration_s=sum(run.duration_s for run in runs),
         runs=runs,
     )
+
+
+def _loaded(known: ModelRecord) -> str:
+    parts = [known.server] if known.server else []
+    if known.loaded_bytes:
+        parts.append(f"{known.loaded_bytes / GIB:.1f} GiB in memory")
+    if known.processor:
+        on_gpu = known.processor != "100% CPU" and known.vram_bytes
+        vram = f" ({(known.vram_bytes or 0) / GIB:.1f} GiB of VRAM)" if on_gpu else ""
+        parts.append(known.processor + vram)
+    if known.load_s is not None:
+        parts.append(f"loaded in {known.load_s:.1f} s")
+    if known.context_loaded:
+        parts.append(f"context {known.context_loaded}")
+    return ", ".join(parts)
 
 
 def _failure_counts(runs: Sequence[RunView]) -> list[FailureCount]:

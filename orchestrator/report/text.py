@@ -146,6 +146,13 @@ def _print_head(summary: TrialSummary, console: Console) -> None:
         f"temperature {temperature}",
         f"repair turns {settings.repair_turns}",
     ]
+    if settings.think is not None:
+        facts.append(f"think {settings.think}")
+    facts += [
+        f"{name.replace('_', ' ')} {value:g}"
+        for name, value in settings.budget
+        if value is not None
+    ]
     if settings.scale != 1.0:
         facts.append(f"data scale {settings.scale:g}")
     console.print(Text(f"Trial {inert(summary.trial_id)}", style="bold"))
@@ -389,5 +396,16 @@ def _notes(summary: TrialSummary) -> list[str]:
     return [
         f"{inert(model.model, 120)}: {inert(note)}"
         for model in summary.models
-        for note in model.notes
+        for note in (model.loaded, _reasoning(model), *model.notes)
+        if note
     ]
+
+
+def _reasoning(model: ModelView) -> str:
+    usage = model.usage
+    if not usage.reasoning_tokens:
+        return ""
+    return (
+        f"about {count(usage.reasoning_tokens)} of {count(usage.reply_tokens)} tokens written "
+        "were reasoning (estimated by its share of the characters)"
+    )

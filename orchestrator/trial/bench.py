@@ -1,6 +1,6 @@
 """What all runs of a trial share."""
 
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 
 from orchestrator.agents.base import Agent
 from orchestrator.gateway.service import GatewayService
@@ -13,6 +13,7 @@ from orchestrator.task import Task
 from orchestrator.trial.data import DataSet
 from orchestrator.trial.log import TrialLog
 from orchestrator.trial.tools import Images
+from orchestrator.trial.truncation import Gauge
 
 
 @dataclass(frozen=True)
@@ -27,6 +28,8 @@ class Bench:
     settings: TrialSettings
     store: TrialStore
     log: TrialLog
+    gauges: dict[str, Gauge] = field(default_factory=dict)
+    """By model reference; what was learnt of how its server counts."""
 
     @property
     def owner(self) -> Owner:

@@ -5,7 +5,7 @@ from __future__ import annotations
 import sys
 from collections.abc import Sequence
 from contextlib import ExitStack, suppress
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from datetime import UTC, datetime
 
 from orchestrator import __version__
@@ -16,7 +16,7 @@ from orchestrator.gateway.service import CallSettings, GatewayService, Uplink
 from orchestrator.models.ollama import Ollama
 from orchestrator.models.reference import ModelKind, ModelReference, parse_reference
 from orchestrator.models.server import model_server
-from orchestrator.records.schema import ModelRecord, TrialRecord, TrialSettings
+from orchestrator.records.schema import Budget, ModelRecord, TrialRecord, TrialSettings
 from orchestrator.records.store import TrialStore, new_trial_id
 from orchestrator.report.summary import TrialSummary, summarise_store
 from orchestrator.sandbox import network
@@ -24,6 +24,7 @@ from orchestrator.sandbox.engine import Engine
 from orchestrator.sandbox.labels import Owner
 from orchestrator.sandbox.probe import prove_isolation
 from orchestrator.task import Task
+from orchestrator.trial import wallet
 from orchestrator.trial.bench import Bench
 from orchestrator.trial.data import DataSet, ensure_data
 from orchestrator.trial.estimate import Wanted, earlier_runs, estimate
@@ -37,6 +38,7 @@ from orchestrator.trial.scripts import check_scripted, render_scripts
 from orchestrator.trial.session import session
 from orchestrator.trial.tasks import find_task
 from orchestrator.trial.tools import Images, trial_images
+from orchestrator.trial.truncation import Gauge, counts_cached
 
 KEEP_ALIVE = "1h"
 SERVER_START_S = 120.0
@@ -53,6 +55,8 @@ class TrialOptions:
     repair_turns: int | None = None
     num_ctx: int | None = None
     temperature: float | None = None
+    think: str | None = None
+    budget: Budget = field(default_factory=Budget)
     scale: float = 1.0
 
 
@@ -115,6 +119,8 @@ def _chosen(task: Task, options: TrialOptions) -> TrialSettings:
         ),
         num_ctx=defaults.num_ctx if options.num_ctx is None else options.num_ctx,
         temperature=options.temperature,
+        think=options.think,
+        budget=wallet.chosen(options.budget, task.budget),
         scale=options.scale,
     )
 
@@ -188,6 +194,7 @@ def _prepare(start: _Start, stack: ExitStack) -> tuple[Bench, TrialRecord]:
         settings=start.chosen,
         store=start.store,
         log=log,
+        gauges={model.reference: Gauge(counts_cached(model.server)) for model in models},
     )
     return bench, record
 
@@ -197,6 +204,7 @@ def _calls(start: _Start) -> CallSettings:
         num_ctx=start.chosen.num_ctx,
         max_reply_tokens=start.task.defaults.max_reply_tokens,
         temperature=start.chosen.temperature,
+        think=start.chosen.think,
         keep_alive=KEEP_ALIVE,
         total_s=start.task.limits.agent.wall_s,
     )
@@ -218,11 +226,14 @@ def _served(start: _Start, gateway: GatewayService, stack: ExitStack) -> list[Mo
         model_server(start.engine, gateway.uplink, start.owner, start.settings, start.say)
     )
     gateway.use_ollama(server.url)
+    chosen = start.chosen
     with gateway.http(server.url) as http:
         ollama = Ollama(http, server.shown, can_pull=server.can_pull)
         ollama.wait_ready(SERVER_START_S if start.settings.ollama_url is None else 0)
         return [
-            ollama.prepare(one, start.chosen.num_ctx, keep_alive=KEEP_ALIVE, say=start.say)
+            ollama.prepare(
+                one, chosen.num_ctx, keep_alive=KEEP_ALIVE, think=chosen.think, say=start.say
+            )
             for one in start.references
             if one.kind is ModelKind.OLLAMA
         ]

@@ -15,6 +15,7 @@ from orchestrator.records.schema import (
     ScoreRecord,
     StageRecord,
 )
+from orchestrator.trial import conduct
 from orchestrator.trial.prompts import step_failed
 
 
@@ -31,8 +32,9 @@ def judge_agent_stage(
     """Decide from artifacts whether an agent stage did what it was asked.
 
     `announced` are the files that the agent says it wrote; one of them missing on disk is the
-    harness's fault and outranks every verdict on the model. A failure that the agent reports of
-    the harness's side (model server, agent) comes next, then what is on disk.
+    harness's fault and outranks every verdict on the model. A failure that is reported of the
+    harness's side (model server, agent) or by the gateway's record comes next, then what is on
+    disk.
     """
     lost = sorted(set(announced) - set(present))
     if lost:
@@ -42,7 +44,9 @@ def judge_agent_stage(
             sentence=f"the reply held {', '.join(lost)}, which the workspace does not",
             evidence=[Evidence(source="reply", excerpt=name) for name in lost],
         )
-    if reported is not None and reported.attribution is not Attribution.MODEL:
+    if reported is not None and (
+        reported.attribution is not Attribution.MODEL or reported.failure_class in conduct.CLASSES
+    ):
         return reported
     missing = [name for name in expects if name not in present]
     if not changes and (missing or reported is not None or not announced):
@@ -61,6 +65,11 @@ def judge_agent_stage(
             evidence=[Evidence(source="reply", excerpt=line) for line in refused],
         )
     return reported
+
+
+def out_of_budget(stage: StageRecord) -> bool:
+    failure = stage.failure
+    return failure is not None and failure.failure_class is FailureClass.BUDGET_EXHAUSTED
 
 
 def repair_of(before: ExecuteStage, after: ExecuteStage) -> RepairOutcome:
@@ -107,10 +116,13 @@ def decide_run(stages: Sequence[StageRecord], score: ScoreRecord | None) -> Fail
     """What decided the run: the score's failure, or the stage failure that explains it.
 
     A submission without an entry point or an artifact failed earlier: when the agent stage that
-    should have left it changed nothing, that stage's failure is the cause.
+    should have left it changed nothing, that stage's failure is the cause. A budget that was used
+    up decides the run also where what was there by then was scored.
     """
-    if score is None or score.failure is None:
+    if score is None:
         return None
+    if score.failure is None:
+        return next((one.failure for one in stages if out_of_budget(one)), None)
     if score.failure.failure_class not in (
         FailureClass.NO_ENTRY_POINT,
         FailureClass.ARTIFACT_MISSING,

@@ -29,7 +29,7 @@ from orchestrator.records.schema import (
 from orchestrator.scoring.score import score_tree
 from orchestrator.task import AgentStageSpec, ExecuteStageSpec
 from orchestrator.trial.bench import Bench
-from orchestrator.trial.judge import decide_run, repair_record
+from orchestrator.trial.judge import decide_run, out_of_budget, repair_record
 from orchestrator.trial.stages import RunDesk, agent_stage, execute_stage, open_desk
 
 HARNESS_CLASSES: dict[type[OrchError], FailureClass] = {
@@ -121,7 +121,10 @@ def _repairs(
         if before.passed:
             return
         tree_before = desk.tree
-        _keep(desk, record, agent_stage(desk, writer, stage.repair_prompt, turn=turn))
+        repaired = agent_stage(desk, writer, stage.repair_prompt, turn=turn)
+        _keep(desk, record, repaired)
+        if out_of_budget(repaired) and not repaired.changes:
+            return
         after = execute_stage(desk, stage, turn=turn)
         _keep(desk, record, after)
         repair = repair_record(before, after, turn, (tree_before, desk.tree))

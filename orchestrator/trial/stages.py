@@ -4,23 +4,29 @@ from __future__ import annotations
 
 import time
 from contextlib import ExitStack
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from datetime import UTC, datetime
 
 from orchestrator.agents.base import AgentJob
 from orchestrator.records.calls import usage_of
-from orchestrator.records.schema import AgentStage, ExecuteStage, RunSpec
+from orchestrator.records.schema import AgentStage, ExecuteStage, Failure, RunSpec
 from orchestrator.sandbox import network, volume
 from orchestrator.sandbox.history import History, Tree
 from orchestrator.sandbox.labels import Owner
+from orchestrator.sandbox.limits import Limits
 from orchestrator.sandbox.network import Network
 from orchestrator.sandbox.volume import Volume
 from orchestrator.scoring.runtime import ScoringBench, content_volume
 from orchestrator.scoring.steps import header_of, run_stage
 from orchestrator.task import AgentStageSpec, ExecuteStageSpec
 from orchestrator.trial.bench import Bench
+from orchestrator.trial.conduct import conduct
 from orchestrator.trial.judge import judge_agent_stage
 from orchestrator.trial.prompts import PromptOutput, output_of, own_files, render, without_label
+from orchestrator.trial.wallet import Purse, Spent
+
+LAST_WORDS_S = 10.0
+"""For an agent whose last call was ended for its time: to write what it has, and report."""
 
 
 @dataclass
@@ -38,6 +44,7 @@ class RunDesk:
     """Paths of the workspace before the first stage."""
     tree: str
     output: PromptOutput | None = None
+    spent: Spent = field(default_factory=Spent)
     stages_done: int = 0
 
     @property
@@ -112,6 +119,9 @@ def workspace_files(bench: Bench) -> dict[str, bytes]:
 def agent_stage(desk: RunDesk, stage: AgentStageSpec, template: str, turn: int) -> AgentStage:
     """Render the prompt, let the agent work in a fresh container, judge what is on disk."""
     bench, place = desk.bench, desk.place(stage.name, turn)
+    purse = Purse(bench.settings.budget, desk.spent)
+    if over := purse.exhausted(stage.name):
+        return _not_asked(desk, stage, turn, over)
     prompt = render(
         bench.task,
         template,
@@ -129,6 +139,7 @@ def agent_stage(desk: RunDesk, stage: AgentStageSpec, template: str, turn: int) 
         model=bench.models[desk.spec.model],
         seed=desk.spec.seed,
         network=desk.net,
+        wallet=purse.order(),
     )
     try:
         report = bench.agent.run_stage(
@@ -137,15 +148,18 @@ def agent_stage(desk: RunDesk, stage: AgentStageSpec, template: str, turn: int) 
                 workspace=desk.workspace,
                 network=desk.net,
                 access=access,
-                limits=bench.task.limits.agent,
+                limits=_agent_limits(bench, purse),
                 owner=desk.owner,
             )
         )
     finally:
         calls = bench.gateway.close(access)
+        desk.spent += Spent(usage_of(calls), time.monotonic() - began)
         bench.store.append_lines(
             desk.spec.run_id, "calls.jsonl", [call.model_dump_json() for call in calls]
         )
+    gauge = bench.gauges.get(desk.spec.model)
+    cut = gauge.examine(calls, stage.name) if gauge else None
     before = desk.tree
     tree = _snapshot(desk, place)
     desk.tree = tree.id
@@ -170,8 +184,30 @@ def agent_stage(desk: RunDesk, stage: AgentStageSpec, template: str, turn: int) 
             changes=changes,
             announced=report.written,
             dropped=report.dropped,
-            reported=report.failure,
+            reported=cut or conduct(calls, stage.name) or report.failure,
         ),
+    )
+
+
+def _agent_limits(bench: Bench, purse: Purse) -> Limits:
+    """The task's; no longer than the wallet allows, a little later than the gateway ends calls."""
+    limits, left = bench.task.limits.agent, purse.agent_s_left
+    if left is None or left + LAST_WORDS_S >= limits.wall_s:
+        return limits
+    return limits.model_copy(update={"wall_s": left + LAST_WORDS_S})
+
+
+def _not_asked(desk: RunDesk, stage: AgentStageSpec, turn: int, why: Failure) -> AgentStage:
+    """A stage for which nothing is left in the wallet: all stays as it is."""
+    present = desk.history.files(desk.tree)
+    return AgentStage(
+        name=stage.name,
+        turn=turn,
+        started_at=datetime.now(UTC),
+        duration_s=0.0,
+        tree=desk.tree,
+        missing=[name for name in stage.expects if name not in present],
+        failure=why,
     )
 
 

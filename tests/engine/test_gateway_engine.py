@@ -234,7 +234,7 @@ def test_the_orchestrator_asks_the_server_from_where_the_gateway_stands(
         assert record.digest
     assert "pulling qwen3-coder:30b: 49% of 12.8 GiB" in said
     assert said[-1] == "loading qwen3-coder:30b with 8192 tokens of context"
-    assert record.notes[-1] == "100% GPU"
+    assert record.processor == "100% GPU"
     assert {request["client"] for request in fake.requests} == {"127.0.0.1"}
 
 

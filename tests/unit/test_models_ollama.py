@@ -14,7 +14,13 @@ from orchestrator.errors import (
     OrchError,
     PreflightFailed,
 )
-from orchestrator.models.ollama import Ollama, parameters_of, processor_split, pull_progress
+from orchestrator.models.ollama import (
+    Ollama,
+    parameters_of,
+    processor_split,
+    pull_progress,
+    thinking_refused,
+)
 from orchestrator.models.reference import parse_reference
 from orchestrator.records.schema import ModelRecord
 
@@ -33,10 +39,12 @@ def said() -> list[str]:
 def prepare(
     fake: FakeOllama, said: list[str], name: str = "gpt-oss:20b", **more: Any
 ) -> ModelRecord:
-    num_ctx = more.pop("num_ctx", 32768)
+    num_ctx, think = more.pop("num_ctx", 32768), more.pop("think", None)
     with httpx.Client(base_url=fake.url) as http:
         ollama = Ollama(http, "http://ollama.example", **more)
-        return ollama.prepare(parse_reference(name), num_ctx, keep_alive="1h", say=said.append)
+        return ollama.prepare(
+            parse_reference(name), num_ctx, keep_alive="1h", think=think, say=said.append
+        )
 
 
 def test_a_model_is_loaded_as_the_trial_will_use_it_and_described(
@@ -60,11 +68,14 @@ def test_a_model_is_loaded_as_the_trial_will_use_it_and_described(
         "context_loaded": 32768,
         "context_trained": 131072,
         "vram_bytes": int(model.size * 0.59),
-        "notes": record.notes,
+        "loaded_bytes": model.size,
+        "processor": "41%/59% CPU/GPU",
+        "load_s": record.load_s,
+        "server": "Ollama 0.33.1",
+        "notes": [],
     }
-    assert record.notes[0] == "Ollama 0.33.1"
-    assert record.notes[1].startswith("loaded in ")
-    assert record.notes[2:] == ["41%/59% CPU/GPU"]
+    assert record.load_s is not None
+    assert record.load_s > 0
     (loaded,) = fake.asked("/api/generate")
     assert loaded["options"] == {"num_ctx": 32768}
     assert loaded["shift"] is False
@@ -124,6 +135,37 @@ def test_a_model_trained_for_less_refuses_the_trial_unloaded(fake: FakeOllama) -
     fake.models["gpt-oss:20b"].trained = 8192
     refused(fake, ContextTooSmall, "trained for 8192", "--num-ctx 8192")
     assert fake.loads == 0
+
+
+def test_a_model_that_does_not_think_refuses_to_be_told_how_much(fake: FakeOllama) -> None:
+    fake.models["gpt-oss:20b"].thinks = False
+    for level in ("on", "low", "high"):
+        refused(fake, PreflightFailed, "gpt-oss:20b does not think", level, think=level)
+    assert fake.loads == 0
+    assert prepare(fake, [], think="off").name == "gpt-oss:20b"
+
+
+@pytest.mark.parametrize(
+    ("described", "think", "says"),
+    [
+        ({"capabilities": ["thinking"]}, None, None),
+        ({"capabilities": ["thinking"]}, "on", None),
+        ({"capabilities": ["thinking"]}, "off", None),
+        ({"capabilities": ["thinking"]}, "high", None),
+        ({"capabilities": ["completion"]}, None, None),
+        ({"capabilities": ["completion"]}, "off", None),
+        ({"capabilities": ["completion"]}, "low", "does not think"),
+        ({}, "low", None),  # too old to tell
+        ({"capabilities": ["thinking"], "details": {"family": "gptoss"}}, "low", None),
+        ({"capabilities": ["thinking"], "details": {"family": "gptoss"}}, "on", "levels"),
+        ({"capabilities": ["thinking"], "details": {"family": "gptoss"}}, "off", "levels"),
+    ],
+)
+def test_who_can_be_told_how_much_to_think(
+    described: dict[str, Any], think: str | None, says: str | None
+) -> None:
+    refusal = thinking_refused(described, think)
+    assert refusal is None if says is None else says in str(refusal)
 
 
 def test_a_model_that_can_not_be_loaded(fake: FakeOllama) -> None:
