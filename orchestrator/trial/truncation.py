@@ -11,10 +11,11 @@ read whole:
 2. Fingerprint: a server that cuts by tokens keeps n − max((n − keep)/2, 1) of its context n. The
    count is exactly that, for the context asked for or a usual smaller one, and the estimate is
    half as large again: `context-truncated`.
-3. Shortfall: the count is below half of the estimate; with CALIBRATED calls of the model in this
-   trial, below 0.7 of the lowest ratio of count to estimate that they had (at most 0.9, so that a
-   prompt of another kind than theirs is safe): `context-truncated`. That is all there is to see
-   when whole messages were dropped.
+3. Shortfall: the count is below half of the estimate; once the first CALIBRATED calls of the model
+   in this trial are known, below 0.7 of the median of their count / estimate (at most 0.9, so that
+   a prompt of another kind than theirs is safe): `context-truncated`. That is all there is to see
+   when whole messages were dropped. Later calls don't calibrate: in a conversation that outgrows
+   its context each loses a little more than the one before.
 4. Never judged: calls whose count is missing, zero or guessed; estimates below SMALLEST, which fit
    into any context; on servers that may count only what their cache did not hold, the part of a
    prompt that an earlier one began with.
@@ -28,6 +29,7 @@ from __future__ import annotations
 import re
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass, field
+from statistics import median
 from typing import Any
 
 from orchestrator.records.calls import CallRecord
@@ -40,8 +42,9 @@ USUAL_CONTEXTS = (2048, 4096, 8192, 16384, 32768, 65536, 131072)
 KEEP = 4
 """Ollama's `num_keep` where nothing sets it; one more where the model begins with a token."""
 FINGERPRINT_EXCESS = 1.5
+HIGHEST_EXPECTED = 1.5
 LOWEST_RATIO = 0.5
-CALIBRATED = 3
+CALIBRATED = 5
 CALIBRATED_SHARE = 0.7
 HIGHEST_RATIO = 0.9
 COUNTS_CACHED = (0, 33)
@@ -110,30 +113,33 @@ class Prompt:
 
 @dataclass(frozen=True)
 class Calibration:
-    """What the model's earlier calls in this trial showed: the lowest of count / estimate."""
+    """What the model's first calls in this trial showed: count / estimate of each."""
 
-    calls: int = 0
-    lowest: float = float("inf")
+    ratios: tuple[float, ...] = ()
 
     def with_call(self, prompt: Prompt) -> Calibration:
-        ratio = prompt.counted / prompt.estimate
-        return Calibration(self.calls + 1, min(self.lowest, ratio))
+        if len(self.ratios) == CALIBRATED:
+            return self
+        return Calibration((*self.ratios, prompt.counted / prompt.estimate))
+
+    @property
+    def ratio(self) -> float | None:
+        """The usual one; None before enough calls are known."""
+        return median(self.ratios) if len(self.ratios) == CALIBRATED else None
 
     @property
     def bound(self) -> float:
         """Share of its estimate below which a count can't be of the whole prompt."""
-        if self.calls < CALIBRATED:
+        if self.ratio is None:
             return LOWEST_RATIO
-        return CALIBRATED_SHARE * min(self.lowest, HIGHEST_RATIO)
+        return CALIBRATED_SHARE * min(self.ratio, HIGHEST_RATIO)
 
 
 def truncated(prompt: Prompt, known: Calibration) -> str | None:
     """How a prompt was cut, in words; None where nothing shows that it was. Pure."""
     if prompt.counted <= 0 or prompt.estimate < SMALLEST:
         return None
-    expected = prompt.estimate * (
-        min(known.lowest, FINGERPRINT_EXCESS) if known.calls >= CALIBRATED else 1.0
-    )
+    expected = prompt.estimate * min(known.ratio or 1.0, HIGHEST_EXPECTED)
     context = fingerprints(prompt.asked, prompt.num_keep).get(prompt.counted)
     if context is not None and expected >= FINGERPRINT_EXCESS * prompt.counted:
         return f"what a context of {context} leaves when a prompt is cut by tokens"

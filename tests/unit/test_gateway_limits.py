@@ -13,6 +13,7 @@ import pytest
 from fake_ollama import FakeOllama
 from live_gateway import LiveGateway
 
+from orchestrator.gateway.server.repetition import Watch
 from orchestrator.gateway.server.wallet import Wallet
 from orchestrator.records.calls import usage_of
 from orchestrator.records.failures import FailureClass
@@ -209,3 +210,16 @@ def test_a_reply_that_broke_off_is_paid_for(gateway: LiveGateway, fake: FakeOlla
 def test_an_amount_that_is_not_counted_is_refused() -> None:
     with pytest.raises(ValueError, match="bananas"):
         Wallet({"bananas": 3})
+
+
+def test_without_the_detector_a_reply_without_end_goes_on_until_its_time_is_up(
+    gateway: LiveGateway, fake: FakeOllama, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(Watch, "add", lambda self, text: None)
+    fake.faults.append("loop")
+    token = gateway.open(total_s=1.0)
+    post(gateway, token)
+    (call,) = gateway.close(token)
+    assert call.error is not None
+    assert call.error.cause == "too-long"
+    assert len(call.reply) > 20_000

@@ -148,16 +148,17 @@ def calibrated(*ratios: float) -> Calibration:
 @pytest.mark.parametrize(
     ("ratios", "given", "cut"),
     [
-        ((0.9, 0.9), prompt(5500, 10_000), False),  # too few calls yet
-        ((0.9, 0.9, 0.95), prompt(5500, 10_000), True),
-        ((0.9, 0.9, 0.95), prompt(6400, 10_000), False),
-        ((1.2, 1.9, 1.4), prompt(6200, 10_000), True),
-        ((1.2, 1.9, 1.4), prompt(6600, 10_000), False),  # English after Greek
-        ((4.0, 4.2, 4.1), prompt(6600, 10_000), False),  # English after Chinese
-        ((0.55, 0.9, 0.9), prompt(4200, 10_000), False),  # an unusual vocabulary
-        ((0.55, 0.9, 0.9), prompt(3600, 10_000), True),
-        ((1.6, 1.7, 1.6), prompt(2050, 2300), True),  # fingerprint, as the model counts
-        ((0.9, 0.9, 0.9), prompt(2050, 2300), False),
+        ((0.9, 0.9, 0.9, 0.9), prompt(5500, 10_000), False),  # too few calls yet
+        ((0.9, 0.9, 0.95, 0.8, 1.2), prompt(5500, 10_000), True),
+        ((0.9, 0.9, 0.95, 0.8, 1.2), prompt(6400, 10_000), False),
+        ((1.2, 1.9, 1.4, 1.2, 1.4), prompt(6200, 10_000), True),
+        ((1.2, 1.9, 1.4, 1.2, 1.4), prompt(6600, 10_000), False),  # English after Greek
+        ((4.0, 4.2, 4.1, 5.0, 6.0), prompt(6600, 10_000), False),  # English after Chinese
+        ((0.55, 0.6, 0.57, 0.9, 0.6), prompt(4300, 10_000), False),  # an unusual vocabulary
+        ((0.55, 0.6, 0.57, 0.9, 0.6), prompt(4100, 10_000), True),
+        ((0.9, 0.9, 0.9, 0.55, 0.51), prompt(5500, 10_000), True),  # two that lost a little
+        ((1.6, 1.7, 1.6, 1.5, 1.9), prompt(2050, 2300), True),  # fingerprint, as the model counts
+        ((0.9, 0.9, 0.9, 0.9, 0.9), prompt(2050, 2300), False),
     ],
 )
 def test_with_calibration(ratios: tuple[float, ...], given: Prompt, cut: bool) -> None:
@@ -184,7 +185,7 @@ def test_a_count_that_is_a_fingerprint_by_chance(counted: int) -> None:
         for ratio in (max(low, 0.67), high):
             given = prompt(counted, int(counted / ratio), asked=131072)
             assert truncated(given, Calibration()) is None
-            assert truncated(given, calibrated(0.9, 0.95, 0.85)) is None
+            assert truncated(given, calibrated(0.9, 0.95, 0.85, 0.9, 1.0)) is None
 
 
 # --- calls -----------------------------------------------------------------------------------
@@ -236,11 +237,20 @@ def test_what_is_never_judged(harmless: CallRecord) -> None:
 
 def test_a_cut_prompt_does_not_calibrate() -> None:
     gauge = Gauge()
-    gauge.examine([call(14_000, 13_000)] * 3, "s")
+    gauge.examine([call(14_000, 13_000)] * 2, "s")
     before = gauge.known
     assert gauge.examine([call(14_000, 1000)], "s") is not None
     assert gauge.known == before
-    assert before.calls == 3
+    assert len(before.ratios) == 2
+
+
+def test_a_conversation_that_outgrows_its_context_little_by_little() -> None:
+    gauge = Gauge()
+    cut = [
+        gauge.examine([call(1400 * turn, min(1400 * turn, 4000))], "s") is not None
+        for turn in range(1, 10)
+    ]
+    assert cut == [False] * 5 + [True] * 4
 
 
 def test_an_old_server_that_counts_only_what_was_not_cached() -> None:
