@@ -42,7 +42,7 @@ REFUSALS: dict[str, tuple[int, str]] = {
 # Faults that need more than a status: see `_Handler._generate`.
 MISBEHAVIOURS = (
     "cut", "no-done", "error-line", "garbage", "hang", "hang-midway", "empty", "think-only",
-    "load", "unload", "html", "loop", "think-loop",
+    "load", "unload", "html", "loop", "think-loop", "same-token",
 )  # fmt: skip
 FAULTS = (*REFUSALS, *MISBEHAVIOURS)
 
@@ -412,6 +412,8 @@ class _Handler(BaseHTTPRequestHandler):
         if not prompt:
             return self._answer(body, [writer.last("load", {"load_duration": load_ns})])
         counted = self._count(prompt, context, body)
+        if fault == "same-token":
+            return self._end_as_ollama_does(writer)
         if fault in ("loop", "think-loop"):
             return self._loop(writer, thinking=fault == "think-loop")
         text, thinking, reason = self._say(body)
@@ -447,6 +449,13 @@ class _Handler(BaseHTTPRequestHandler):
             fake.loaded[name] = wanted
             fake.loads += 1
         return wanted[0], LOAD_NS
+
+    def _end_as_ollama_does(self, writer: _Writer) -> None:
+        """The reply, one token 31 times more, and the end without a last line."""
+        self._begin_stream()
+        for line in [*writer.parts(self.fake.reply, ""), *writer.parts("!" * 32, "", size=1)]:
+            self._line(line)
+        self._end_stream()
 
     def _loop(self, writer: _Writer, *, thinking: bool) -> None:
         """One sentence again and again until the client leaves; first the reply, where it is not

@@ -80,6 +80,33 @@ def test_a_reply_without_end_is_ended_and_what_was_said_is_kept(
     assert [attempt.cause for attempt in call.attempts] == ["repetition"]
 
 
+def test_ollamas_own_end_of_a_repeated_token_is_the_models_doing(
+    gateway: LiveGateway, fake: FakeOllama
+) -> None:
+    fake.faults.append("same-token")
+    token = gateway.open()
+    answer = post(gateway, token)
+    lines = [json.loads(line) for line in answer.text.splitlines()]
+    assert lines[-1]["done_reason"] == "length"
+    assert "".join(line["message"]["content"] for line in lines) == fake.reply + "!" * 32
+    (call,) = gateway.close(token)
+    assert call.error is not None
+    assert call.error.failure_class is FailureClass.RUNAWAY_GENERATION
+    assert "1 characters, at least 32 times in a row: '!'" in call.error.sentence
+    assert call.reply == fake.reply + "!" * 32
+
+
+def test_a_stream_that_just_ends_is_the_servers_doing(
+    gateway: LiveGateway, fake: FakeOllama
+) -> None:
+    fake.faults.append("no-done")
+    token = gateway.open()
+    post(gateway, token)
+    (call,) = gateway.close(token)
+    assert call.error is not None
+    assert call.error.failure_class is FailureClass.MODEL_SERVER_ERROR
+
+
 def test_an_openai_client_is_told_that_the_length_ran_out(
     gateway: LiveGateway, fake: FakeOllama
 ) -> None:

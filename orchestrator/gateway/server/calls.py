@@ -35,6 +35,7 @@ class Reply:
         self.first_token_s: float | None = None
         self.pieces = 0
         """Lines that said something; of a server that streams, each is a token."""
+        self.latest: Line | None = None
         self._watches = Watch(), Watch()
 
     def add(self, line: Line, elapsed_s: float) -> Repetition | None:
@@ -42,6 +43,7 @@ class Reply:
         if line.says_something and self.first_token_s is None:
             self.first_token_s = elapsed_s
         self.pieces += line.says_something
+        self.latest = line
         self.text.append(line.text)
         self.thinking.append(line.thinking)
         self.tool_calls += line.tool_calls
@@ -49,6 +51,11 @@ class Reply:
             self.last = line.data
         of_text, of_thinking = self._watches
         return of_text.add(line.text) or of_thinking.add(line.thinking)
+
+    @property
+    def same(self) -> Repetition | None:
+        of_text, of_thinking = self._watches
+        return of_text.same or of_thinking.same
 
     def counts(self, sent: dict[str, Any]) -> tuple[int, int, bool]:
         """Tokens of prompt and reply, and whether they are guessed: the server tells them in its
@@ -161,6 +168,18 @@ class Call:
         began = time.monotonic()
         self.reply = Reply()
         held: list[Line] = []  # until the model has said something, all can be tried again
+        try:
+            await self._read(hand_on, began, held)
+        except Failed as failed:
+            # Ollama ends some repetitions by itself, and a recording those that were ended here.
+            repeated, latest = self.reply.same, self.reply.latest
+            if failed.cause == "no-done" and repeated is not None:
+                failed = Failed("repetition", repeated.sentence)
+            if failed.cause != "repetition" or latest is None:
+                raise failed from None
+            await self._hand([*held, self._cut_off(_blank(latest), failed, began)], hand_on)
+
+    async def _read(self, hand_on: HandOn | None, began: float, held: list[Line]) -> None:
         lines = self._upstream.lines(self.access, self.asked.endpoint, self._sent)
         async with aclosing(lines):
             async for line in lines:
@@ -168,13 +187,14 @@ class Call:
                 if line.done:
                     self._finish(line, began)
                 elif repeated is not None:
-                    held.append(self._cut_off(line, repeated, began))
+                    why = Failed("repetition", repeated.sentence)
+                    held.append(self._cut_off(line, why, began))
                     await self._hand(held, hand_on)
                     return
                 held.append(line)
                 if self.reply.first_token_s is not None or line.done:
                     await self._hand(held, hand_on)
-                    held = []
+                    held.clear()
 
     async def _hand(self, lines: list[Line], hand_on: HandOn | None) -> None:
         if hand_on is not None:
@@ -191,11 +211,11 @@ class Call:
         self._note("ok", began, 200)
         self._record(None)
 
-    def _cut_off(self, line: Line, repeated: Repetition, began: float) -> Line:
-        """A last line in place of the one that has come; the agent may keep what was said."""
+    def _cut_off(self, line: Line, why: Failed, began: float) -> Line:
+        """A last line in the place of `line`; the agent may keep what was said."""
         data = line.data | {"done": True, "done_reason": "length"}
-        self._note("repetition", began, 200, repeated.sentence)
-        self._record(Failed("repetition", repeated.sentence))
+        self._note(why.cause, began, 200, why.detail)
+        self._record(why)
         self.reply.last = data
         return Line(json.dumps(data).encode() + b"\n", data)
 
@@ -239,6 +259,16 @@ class Call:
             "error": error_of(failure),
         }
         self._recorder.write(self.access.file, line)
+
+
+def _blank(line: Line) -> Line:
+    """The line without what it said."""
+    data = {name: value for name, value in line.data.items() if name != "thinking"}
+    if "message" in data:
+        data["message"] = {"role": "assistant", "content": ""}
+    else:
+        data["response"] = ""
+    return Line(line.raw, data)
 
 
 def record_refusal(

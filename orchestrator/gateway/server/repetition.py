@@ -5,6 +5,9 @@ characters, at least MIN_TIMES times in a row, over at least MIN_CHARS character
 lists and data hold no such tail: rules and rows of zeros are far shorter, and what merely looks
 alike (numbered lines, rows of measurements) is not exactly equal. A model that counts while it
 loops, or says it in ever new words, is not noticed here; the cap on generated tokens ends it.
+
+Ollama has a rule of its own: after more than SAME_TOKENS tokens in a row that are equal but for
+white space it ends the stream, without its last line and without an error.
 """
 
 from __future__ import annotations
@@ -16,6 +19,7 @@ MIN_CHARS = 8192
 MIN_TIMES = 5
 LOOK_EVERY = 2048
 """Characters between two looks; a look costs about as much as copying the tail."""
+SAME_TOKENS = 30
 _TAIL = max(MIN_CHARS, MIN_TIMES * MAX_UNIT)
 
 
@@ -42,11 +46,15 @@ class Watch:
         self._tail = ""
         self._new: list[str] = []
         self._waiting = 0
+        self._last = ""
+        self._same = 0
 
     def add(self, text: str) -> Repetition | None:
         """What is repeated, once enough of it has come."""
         if not text:
             return None
+        self._same = self._same + 1 if text.strip() == self._last else 1
+        self._last = text.strip()
         self._new.append(text)
         self._waiting += len(text)
         if self._waiting < LOOK_EVERY:
@@ -54,6 +62,11 @@ class Watch:
         self._tail = (self._tail + "".join(self._new))[-_TAIL:]
         self._new, self._waiting = [], 0
         return repetition(self._tail)
+
+    @property
+    def same(self) -> Repetition | None:
+        """The piece that all the last ones were, where Ollama would have ended the stream."""
+        return Repetition(self._last, self._same) if self._same > SAME_TOKENS else None
 
 
 def repetition(tail: str) -> Repetition | None:
