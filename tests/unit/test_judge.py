@@ -142,3 +142,30 @@ def test_a_missing_entry_point_is_explained_by_the_stage_that_left_nothing() -> 
     other = score(failure(FailureClass.NO_ENTRY_POINT, "there is no predict.py"))
     assert decide_run(stages, other) == other.failure
     assert decide_run(stages, score(None)) is None
+
+
+def test_a_used_up_budget_decides_a_run_whose_submission_was_scored() -> None:
+    spent = failure(FailureClass.BUDGET_EXHAUSTED)
+    stages = [agent_stage([], None), agent_stage(["README.md"], spent), agent_stage([], spent)]
+    assert decide_run(stages, score(None)) == spent
+    crash = score(failure(FailureClass.RUNTIME_ERROR))
+    assert decide_run(stages, crash) == crash.failure
+    assert decide_run(stages, None) is None
+
+
+@pytest.mark.parametrize(
+    "failure_class",
+    [
+        FailureClass.RUNAWAY_GENERATION,
+        FailureClass.REASONING_EXHAUSTED,
+        FailureClass.BUDGET_EXHAUSTED,
+    ],
+)
+def test_what_the_gateway_saw_outranks_what_is_missing(failure_class: FailureClass) -> None:
+    seen = failure(failure_class)
+    assert verdict(reported=seen, expects=["train.py", "predict.py"]) == seen
+    assert verdict(reported=seen) == seen
+    cut = failure(FailureClass.TRUNCATED_REPLY)
+    found = verdict(reported=cut, expects=["train.py", "predict.py"])
+    assert found is not None
+    assert found.failure_class is FailureClass.ARTIFACT_MISSING

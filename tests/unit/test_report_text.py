@@ -9,7 +9,15 @@ import pytest
 from report_samples import agent_stage, failure, finished, mixed_trial, score, trial
 from rich.console import Console
 
-from orchestrator.records.schema import Evidence, RunRecord, RunSpec, TrialRecord
+from orchestrator.records.schema import (
+    AgentStage,
+    Budget,
+    Evidence,
+    RunRecord,
+    RunSpec,
+    TrialRecord,
+    Usage,
+)
 from orchestrator.report.inert import inert
 from orchestrator.report.summary import summarise
 from orchestrator.report.text import count, duration, print_score, render
@@ -187,3 +195,23 @@ def test_duration(seconds: float, text: str) -> None:
 )
 def test_count(number: int, text: str) -> None:
     assert count(number) == text
+
+
+def test_reasoning_and_what_was_loaded_are_told_and_limits_with_the_settings() -> None:
+    record, runs = mixed_trial()
+    record.settings.think = "low"
+    record.settings.budget = Budget(max_calls=12, max_cost=1.5)
+    model = record.models[0]
+    model.server, model.processor, model.load_s = "Ollama 0.33.1", "41%/59% CPU/GPU", 3.21
+    model.loaded_bytes, model.vram_bytes, model.context_loaded = 20 << 30, 12 << 30, 32768
+    for run in runs:
+        for stage in run.stages:
+            if isinstance(stage, AgentStage):
+                stage.usage = Usage(calls=1, reply_tokens=4000, reasoning_tokens=1000)
+    text = " ".join(shown(record, runs).split())
+    assert "think low, max calls 12, max cost 1.5" in text
+    assert (
+        "Ollama 0.33.1, 20.0 GiB in memory, 41%/59% CPU/GPU (12.0 GiB of VRAM), loaded in 3.2 s, "
+        "context 32768"
+    ) in text
+    assert "tokens written were reasoning (estimated by its share of the characters)" in text

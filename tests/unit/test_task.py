@@ -3,6 +3,7 @@ from pathlib import Path
 import pytest
 
 from orchestrator.errors import TaskInvalid, TaskNotFound
+from orchestrator.records.schema import Budget
 from orchestrator.task import AgentStageSpec, ExecuteStageSpec, load_task
 
 GOOD = """
@@ -60,9 +61,17 @@ def test_a_good_task_loads(folder: Path) -> None:
     assert task.folder == folder
 
 
+def test_a_task_may_limit_what_a_run_uses(folder: Path) -> None:
+    assert load_task(folder).budget == Budget()
+    edit(folder, "[scorer]", "[budget]\nmax_calls = 40\nmax_agent_time = 3600\n[scorer]")
+    assert load_task(folder).budget == Budget(max_calls=40, max_agent_time=3600)
+
+
 @pytest.mark.parametrize(
     ("old", "new", "says"),
     [
+        ("[scorer]", "[budget]\nmax_call = 4\n[scorer]", "did you mean 'max_calls'?"),
+        ("[scorer]", "[budget]\nmax_calls = 0\n[scorer]", "budget.max_calls: "),
         ('title = "Tiny"', 'titel = "Tiny"', "titel: unknown key 'titel'; did you mean 'title'?"),
         ('title = "Tiny"', "", "title: missing; add it"),
         ("seed = 1", 'seed = "x"', "data.seed: Input should be a valid integer"),
