@@ -22,11 +22,11 @@ from orchestrator.sandbox.network import Network
 NAME = "smollm2"
 IMAGE = "llama-server"
 PORT = 8080
-CONTEXT = 4096
-"""Tokens. Name, port and context are settings of the image."""
+TRAINED = 8192
+"""Tokens of context that the model was trained for."""
 COMMAND = ("llama-server",)
 MEMORY_MB = 1024
-"""The weights take 92 MiB, the context about 100."""
+"""The weights take 92 MiB, a full context 180."""
 LOAD_S = 60.0
 _HEALTH = f"import urllib.request as u; u.urlopen('http://127.0.0.1:{PORT}/health', timeout=5)"
 
@@ -35,15 +35,15 @@ _HEALTH = f"import urllib.request as u; u.urlopen('http://127.0.0.1:{PORT}/healt
 def managed_smollm2(
     engine: Engine, uplink: Network, owner: Owner, num_ctx: int, say: Say
 ) -> Iterator[ModelServer]:
-    """Build its image where it is missing, start it on `uplink`; ready when the block is entered.
+    """Build its image where it is missing, start it with `num_ctx` tokens of context on `uplink`.
 
-    It speaks OpenAI's chat completions, for one model of this name. Raises ContextTooSmall,
-    ModelServerUnreachable, ImageBuildFailed and the engine's errors.
+    It has loaded the model when the block is entered, and speaks OpenAI's chat completions.
+    Raises ContextTooSmall, ModelServerUnreachable, ImageBuildFailed and the engine's errors.
     """
-    if num_ctx > CONTEXT:
+    if num_ctx > TRAINED:
         raise ContextTooSmall(
-            f"openai/{NAME} has {CONTEXT} tokens of context, the trial asks for {num_ctx}; "
-            f"use --num-ctx {CONTEXT}"
+            f"openai/{NAME} was trained for {TRAINED} tokens of context, the trial asks for "
+            f"{num_ctx}; use --num-ctx {TRAINED} or less"
         )
     say(f"{NAME}: a tiny model on the CPU, to see a trial work; it is no competitor")
     built = image.ensure(engine, IMAGE, say=say)
@@ -52,6 +52,7 @@ def managed_smollm2(
         image=built.id,
         owner=owner.as_role(IMAGE),
         limits=Limits(memory_mb=MEMORY_MB, cpus=cpus, pids=64, tmp_mb=16, fsize_mb=16),
+        env={"LLAMA_ARG_CTX_SIZE": str(num_ctx)},
         network=uplink.id,
         command=COMMAND,
     )

@@ -9,12 +9,13 @@ from model_lab import CALLS
 
 from orchestrator.errors import ContextTooSmall
 from orchestrator.gateway.service import GatewayService, Uplink
-from orchestrator.models.smollm2 import CONTEXT, NAME, managed_smollm2
+from orchestrator.models.smollm2 import NAME, managed_smollm2
 from orchestrator.sandbox.engine import Engine
 from orchestrator.sandbox.image import Image
 from orchestrator.sandbox.labels import Owner
 
 Images = Callable[[str], Image]
+CONTEXT = 2048
 ASKED = {
     "model": NAME,
     "messages": [{"role": "user", "content": "Say hello."}],
@@ -49,7 +50,7 @@ def test_more_context_than_it_has_is_refused_before_anything_starts(
     engine: Engine, owner: Owner
 ) -> None:
     with (
-        pytest.raises(ContextTooSmall, match="use --num-ctx 4096"),
+        pytest.raises(ContextTooSmall, match="use --num-ctx 8192"),
         managed_smollm2(engine, None, owner, 32768, print),  # type: ignore[arg-type]
     ):
         pass
