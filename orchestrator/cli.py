@@ -154,13 +154,35 @@ def _with_ollama(function: Any) -> Any:
     return function
 
 
+_remote_options = [
+    click.option(
+        "--openai-url",
+        metavar="URL",
+        help="Base of the API behind `openai/NAME`, e.g. of vLLM or llama.cpp's server, on this "
+        "host's loopback too. Default: OpenAI's own. Key: OPENAI_API_KEY.",
+    ),
+    click.option(
+        "--anthropic-url",
+        metavar="URL",
+        help="Base of the API behind `anthropic/NAME`. Key: ANTHROPIC_API_KEY.",
+    ),
+]
+
+
+def _with_remote(function: Any) -> Any:
+    for option in reversed(_remote_options):
+        function = option(function)
+    return function
+
+
 @main.command()
 @click.argument("task")
 @click.option(
     "--models",
     required=True,
     metavar="A,B,…",
-    help="Model references, comma-separated: `gpt-oss:20b` (Ollama), `scripted/NAME`.",
+    help="Model references, comma-separated: `gpt-oss:20b` (Ollama), `openai/NAME`, "
+    "`anthropic/NAME`, `scripted/NAME`.",
 )
 @click.option("--runs", type=click.IntRange(1), help="Runs of each model. Default: the task's.")
 @click.option("--seed", type=click.IntRange(0), default=1, show_default=True, help="Trial seed.")
@@ -187,6 +209,7 @@ def _with_ollama(function: Any) -> Any:
     help="Share of the data; 1 is the task as calibrated.",
 )
 @_with_ollama
+@_with_remote
 @click.option("--json", "as_json", is_flag=True, help="Print the report as JSON on stdout.")
 def trial(task: str, models: str, as_json: bool, **options: Any) -> None:
     """Hand TASK to each model several times, unattended, and grade what they build.
@@ -202,6 +225,8 @@ def trial(task: str, models: str, as_json: bool, **options: Any) -> None:
         ollama_url=options.pop("ollama_url"),
         ollama_models=options.pop("ollama_models"),
         gpu=options.pop("gpu"),
+        openai_url=options.pop("openai_url"),
+        anthropic_url=options.pop("anthropic_url"),
     )
     budget = Budget(**{name: options.pop(name) for name in Budget.model_fields})
     references = [part.strip() for part in models.split(",") if part.strip()]

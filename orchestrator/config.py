@@ -10,7 +10,7 @@ from pathlib import Path
 from typing import Literal
 
 import platformdirs
-from pydantic import Field, ValidationError
+from pydantic import BaseModel, ConfigDict, Field, ValidationError
 from pydantic_settings import (
     BaseSettings,
     PydanticBaseSettingsSource,
@@ -23,6 +23,8 @@ from orchestrator.errors import ConfigInvalid
 PACKAGE = Path(__file__).resolve().parent
 CHECKOUT = PACKAGE.parent
 CONFIG_FILE = "orch.toml"
+OPENAI_URL = "https://api.openai.com/v1"
+ANTHROPIC_URL = "https://api.anthropic.com"
 
 
 def _in_checkout() -> bool:
@@ -37,6 +39,19 @@ def default_home() -> Path:
 def bundled(name: Literal["tasks", "images"]) -> Path:
     """Folder of the shipped tasks or images, in a checkout and in an installed wheel alike."""
     return CHECKOUT / name if _in_checkout() else PACKAGE / "_bundled" / name
+
+
+class Price(BaseModel):
+    """US dollars per million tokens. `cached_input`: of prompt tokens that the provider had read
+    before; where None, as all others."""
+
+    model_config = ConfigDict(extra="forbid", frozen=True)
+
+    input: float = Field(ge=0)
+    output: float = Field(ge=0)
+    cached_input: float | None = Field(None, ge=0)
+    as_of: str = ""
+    """When the provider asked that, e.g. `2026-10`."""
 
 
 class Settings(BaseSettings):
@@ -57,6 +72,12 @@ class Settings(BaseSettings):
     flash_attention: bool = True
     kv_cache_type: Literal["f16", "q8_0", "q4_0"] = "f16"
     gpu: Literal["auto", "legacy", "cdi", "off"] = "auto"
+    openai_url: str = OPENAI_URL
+    """Base of the API behind `openai/NAME`: OpenAI's own or any that is compatible."""
+    anthropic_url: str = ANTHROPIC_URL
+    """Base of the API behind `anthropic/NAME`."""
+    prices: dict[str, Price] = {}
+    """By model reference; go before those that orch brings along."""
     uplink_network: str | None = None
     """Existing network through which the gateway reaches the models (Compose sets it)."""
 

@@ -166,6 +166,9 @@ def judge(report: Mapping[str, Any], stage: str) -> Failure | None:
 
 def _verdict(report: Mapping[str, Any], reasons: list[str]) -> tuple[FailureClass, str, str] | None:
     """Class, sentence and reason; the first that applies."""
+    if report["done_reason"] == "content_filter":
+        sentence = "the reply was ended by its provider's filter"
+        return FailureClass.TRUNCATED_REPLY, sentence, "content-filter"
     cut = report["done_reason"] == "length"
     nothing = report["nothing"]
     if nothing == "only-thinking" and cut:

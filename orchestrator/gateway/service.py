@@ -43,7 +43,7 @@ class Model(Protocol):
 
     @property
     def kind(self) -> str:
-        """`ollama` or `scripted`."""
+        """`ollama`, `openai`, `anthropic` or `scripted`."""
 
     @property
     def name(self) -> str:
@@ -180,15 +180,23 @@ class GatewayService:
         """Send calls for Ollama models to `url`, as it is reached from the uplink."""
         self._order("ollama", url=url)
 
+    def use_remote(self, kind: str, url: str, key: str) -> None:
+        """Send calls for models of `kind` (`openai`, `anthropic`) to the API at `url`.
+
+        The key goes over stdin and stays in the gateway's memory.
+        """
+        self._order("remote", kind=kind, url=url, key=key)
+
     def load_scripts(self, scripts: Mapping[str, Mapping[str, Mapping[int, str]]]) -> None:
         """Replies of scripted models: model → stage → turn → text, in the agent's dialect."""
         data = json.dumps(scripts).encode()
         self.container.put(RECORDS, {SCRIPTS: data})
         self._order("scripts", path=f"{RECORDS}/{SCRIPTS}")
 
-    def http(self, base_url: str) -> httpx.Client:
+    def http(self, base_url: str, headers: Mapping[str, str] | None = None) -> httpx.Client:
         """A client that asks from where the gateway stands; to be closed by the caller."""
-        return httpx.Client(transport=ExecTransport(self.container), base_url=base_url)
+        transport = ExecTransport(self.container)
+        return httpx.Client(transport=transport, base_url=base_url, headers=headers)
 
     def open(
         self,

@@ -20,6 +20,8 @@ FETCH = ("python", "-m", "server.fetch")
 LONGEST_S = 24 * 3600.0
 """Of one request, body and all: a model's download. Silence ends it long before, see `read`."""
 LOG_KB = 16
+PASSED_ON = frozenset({"authorization", "x-api-key", "anthropic-version"})
+"""Of a request's headers; they go by stdin as all of the order does."""
 NOT_PASSED = frozenset({"transfer-encoding", "content-length", "connection", "content-encoding"})
 
 
@@ -34,6 +36,7 @@ class ExecTransport(httpx.BaseTransport):
         order = {
             "url": str(request.url),
             "method": request.method,
+            "headers": {n: v for n, v in request.headers.items() if n.lower() in PASSED_ON},
             "body": request.read().decode("utf-8"),
             "timeout_s": timeouts.get("read") or LONGEST_S,
         }

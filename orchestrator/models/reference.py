@@ -17,7 +17,9 @@ class ModelKind(StrEnum):
     REPLAY = "replay"
 
 
-USABLE = frozenset({ModelKind.OLLAMA, ModelKind.SCRIPTED})
+REMOTE = frozenset({ModelKind.OPENAI, ModelKind.ANTHROPIC})
+"""Kinds that are behind an API of their own, which is asked for the very name."""
+USABLE = frozenset({ModelKind.OLLAMA, ModelKind.SCRIPTED}) | REMOTE
 
 # [host[:port]/][namespace/]model[:tag], as Ollama names models.
 _OLLAMA = re.compile(
@@ -39,6 +41,10 @@ class ModelReference:
         """Whether a model server must be reached for it."""
         return self.kind is not ModelKind.SCRIPTED
 
+    @property
+    def needs_ollama(self) -> bool:
+        return self.kind is ModelKind.OLLAMA
+
 
 def parse_reference(text: str) -> ModelReference:
     """Raises ModelUnknown with a sentence: nothing a model could be called, or of no use yet."""
@@ -51,11 +57,12 @@ def parse_reference(text: str) -> ModelReference:
     pattern = _OLLAMA if kind is ModelKind.OLLAMA else _PLAIN
     if not pattern.fullmatch(name):
         raise ModelUnknown(
-            f"{text!r} is no model reference; write e.g. gpt-oss:20b (Ollama) or scripted/careful"
+            f"{text!r} is no model reference; write e.g. gpt-oss:20b (Ollama), openai/NAME, "
+            "anthropic/NAME or scripted/careful"
         )
     if kind not in USABLE:
         raise ModelUnknown(
             f"{text}: models of kind {kind} are not supported yet; "
-            "use an Ollama model (gpt-oss:20b) or scripted/NAME"
+            "use an Ollama model (gpt-oss:20b), openai/NAME, anthropic/NAME or scripted/NAME"
         )
     return ModelReference(kind=kind, name=name, text=text)

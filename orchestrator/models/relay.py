@@ -18,7 +18,9 @@ CONNECT_S = 10.0
 CHUNK = 1 << 16
 
 
-def parse_url(url: str) -> SplitResult:
+def parse_url(
+    url: str, option: str = "--ollama-url", port_if_none: int | None = OLLAMA_PORT
+) -> SplitResult:
     """`host`, `host:port` or an http(s) URL. Raises UsageError with an example."""
     with_scheme = url if "://" in url else f"http://{url}"
     try:
@@ -28,10 +30,11 @@ def parse_url(url: str) -> SplitResult:
         parts, port = urlsplit(""), None
     if parts.scheme not in ("http", "https") or not parts.hostname:
         raise UsageError(
-            f"--ollama-url {url!r} is no address of a server; write e.g. http://127.0.0.1:11434"
+            f"{option} {url!r} is no address of a server; "
+            f"write e.g. http://127.0.0.1:{port_if_none or 8080}"
         )
-    if port is None and "://" not in url:
-        parts = parts._replace(netloc=f"{parts.netloc}:{OLLAMA_PORT}")
+    if port is None and port_if_none is not None and "://" not in url:
+        parts = parts._replace(netloc=f"{parts.netloc}:{port_if_none}")
     return parts
 
 
@@ -47,14 +50,14 @@ def is_loopback(host: str) -> bool:
 
 
 @contextmanager
-def route(url: str, info: EngineInfo, subnet: str) -> Iterator[str]:
+def route(url: str, info: EngineInfo, subnet: str, option: str = "--ollama-url") -> Iterator[str]:
     """The server's URL as containers on the network `subnet` reach it, while the block lasts.
 
     A loopback address becomes that of a relay on the network's own gateway address; behind Docker
     Desktop, whose containers run in a virtual machine, `host.docker.internal`; anything else stays.
     Raises UsageError, ModelServerUnreachable.
     """
-    parts = parse_url(url)
+    parts = parse_url(url, option)
     host = parts.hostname or ""
     port = parts.port or (443 if parts.scheme == "https" else 80)
     if not is_loopback(host):
@@ -62,11 +65,11 @@ def route(url: str, info: EngineInfo, subnet: str) -> Iterator[str]:
     elif "Docker Desktop" in info.operating_system:
         yield parts._replace(netloc=f"host.docker.internal:{port}").geturl()
     else:
-        with _relay(url, host, port, subnet) as relay:
+        with _relay(url, host, port, subnet, option) as relay:
             yield parts._replace(netloc=f"{relay.host}:{relay.port}").geturl()
 
 
-def _relay(url: str, host: str, port: int, subnet: str) -> Relay:
+def _relay(url: str, host: str, port: int, subnet: str, option: str) -> Relay:
     network = ipaddress.ip_network(subnet)
     # The engine gives a network's first address to its bridge.
     bridge = str(next(network.hosts()))
@@ -75,8 +78,8 @@ def _relay(url: str, host: str, port: int, subnet: str) -> Relay:
     except OSError as exc:
         raise ModelServerUnreachable(
             f"containers can't reach {url}: the engine's network {subnet} is not on this machine "
-            f"({exc.strerror}); let Ollama listen on an address that containers reach "
-            "(OLLAMA_HOST=0.0.0.0) and name that with --ollama-url"
+            f"({exc.strerror}); let the server listen on an address that containers reach "
+            f"(for Ollama OLLAMA_HOST=0.0.0.0) and name that with {option}"
         ) from exc
 
 

@@ -10,6 +10,7 @@ from typing import Any, Literal
 
 from pydantic import Field
 
+from orchestrator.config import Price
 from orchestrator.records.failures import FailureClass
 from orchestrator.records.schema import Record, Usage
 
@@ -70,7 +71,7 @@ class CallRecord(Record):
     """UTC, ISO 8601."""
     endpoint: str
     model: str
-    upstream: Literal["ollama", "scripted"]
+    upstream: Literal["ollama", "scripted", "openai", "anthropic"]
     request: dict[str, Any]
     """The request as the agent asked it."""
     pinned: dict[str, Pinned]
@@ -82,6 +83,8 @@ class CallRecord(Record):
     reply_tokens: int = 0
     reasoning_tokens: int = 0
     """How many of the reply's were reasoning: always guessed, by its share of the characters."""
+    cached_tokens: int = 0
+    """Of the prompt's, those that the provider had read before and may charge less for."""
     tokens_estimated: bool = False
     timings: ServerTimings = ServerTimings()
     first_token_s: float | None = None
@@ -99,7 +102,7 @@ def loads_whole(line: str | bytes) -> Any:
     return json.loads(text.encode("utf-8", "replace"))
 
 
-def usage_of(calls: Iterable[CallRecord]) -> Usage:
+def usage_of(calls: Iterable[CallRecord], price: Price | None = None) -> Usage:
     """Sums over calls that were let through. `model_s` is their wall time without the time to
     load the model."""
     usage = Usage()
@@ -114,5 +117,19 @@ def usage_of(calls: Iterable[CallRecord]) -> Usage:
             reasoning_tokens=call.reasoning_tokens,
             model_s=max(call.duration_s - load_s, 0.0),
             load_s=load_s,
+            cost=cost_of(call, price),
         )
     return usage
+
+
+def cost_of(call: CallRecord, price: Price | None) -> float | None:
+    """US dollars, from the usage that was reported; None without a price or a report."""
+    if price is None or not call.prompt_tokens + call.reply_tokens:
+        return None
+    cached = price.input if price.cached_input is None else price.cached_input
+    millionths = (
+        (call.prompt_tokens - call.cached_tokens) * price.input
+        + call.cached_tokens * cached
+        + call.reply_tokens * price.output
+    )
+    return millionths / 1e6

@@ -6,6 +6,7 @@ from typing import Annotated, Literal
 
 from pydantic import BaseModel, ConfigDict, Field, computed_field
 
+from orchestrator.config import Price
 from orchestrator.records.failures import TABLE, Attribution, FailureClass
 
 SCHEMA_VERSION = 1
@@ -100,6 +101,8 @@ class Usage(Record):
     """How many of the reply's tokens were reasoning, guessed by its share of the characters."""
     model_s: float = 0.0
     load_s: float = 0.0
+    cost: float | None = None
+    """US dollars, of the calls whose model has a known price; None where none has."""
 
     def __add__(self, other: "Usage") -> "Usage":
         return Usage(
@@ -109,7 +112,12 @@ class Usage(Record):
             reasoning_tokens=self.reasoning_tokens + other.reasoning_tokens,
             model_s=self.model_s + other.model_s,
             load_s=self.load_s + other.load_s,
+            cost=_sum(self.cost, other.cost),
         )
+
+
+def _sum(one: float | None, other: float | None) -> float | None:
+    return (one or 0.0) + (other or 0.0) if (one, other) != (None, None) else None
 
 
 class AgentStage(Record):
@@ -301,6 +309,8 @@ class ModelRecord(Record):
     """What loading took before the first run; near 0 where it was loaded already."""
     server: str | None = None
     """Program and version that serve it, e.g. `Ollama 0.33.1`."""
+    price: Price | None = None
+    """By which the cost of its calls was computed."""
     notes: list[str] = []
 
 

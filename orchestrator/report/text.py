@@ -134,6 +134,13 @@ def count(number: int) -> str:
     return f"{number / 1000:.1f}k" if number < 999_950 else f"{number / 1e6:.2f}M"
 
 
+def cost(dollars: float | None) -> str:
+    """`$1.23`, `$0.0042`; `-` where no price is known."""
+    if dollars is None:
+        return "-"
+    return f"${dollars:.2f}" if dollars >= 1 or dollars == 0 else f"${dollars:.4f}"
+
+
 def _print_head(summary: TrialSummary, console: Console) -> None:
     settings = summary.settings
     temperature = "model's own" if settings.temperature is None else f"{settings.temperature:g}"
@@ -241,6 +248,8 @@ def _behaviour(summary: TrialSummary, wide: bool) -> Table:
     table.add_column("repair turns")
     table.add_column("leak")
     _number(table, "calls", "tokens\nread", "tokens\nwritten", "model\ntime", "wall\ntime")
+    priced = any(model.usage.cost is not None for model in summary.models)
+    _number(table, *(["cost"] if priced else []))
     for model in summary.models:
         usage = model.usage
         table.add_row(
@@ -252,6 +261,7 @@ def _behaviour(summary: TrialSummary, wide: bool) -> Table:
             count(usage.reply_tokens),
             duration(usage.model_s),
             duration(model.duration_s),
+            *([cost(usage.cost)] if priced else []),
         )
     return table
 

@@ -3,6 +3,7 @@
 from dataclasses import dataclass, field
 
 from orchestrator.agents.base import Agent
+from orchestrator.config import Price
 from orchestrator.gateway.service import GatewayService
 from orchestrator.models.reference import ModelReference
 from orchestrator.records.schema import TrialSettings
@@ -25,6 +26,7 @@ class Bench:
     gateway: GatewayService
     agent: Agent
     models: dict[str, ModelReference]
+    prices: dict[str, Price]
     settings: TrialSettings
     store: TrialStore
     log: TrialLog

@@ -39,6 +39,7 @@ from orchestrator.trial.session import session
 from orchestrator.trial.tasks import find_task
 from orchestrator.trial.tools import Images, trial_images
 from orchestrator.trial.truncation import Gauge, counts_cached
+from orchestrator.trial.upstreams import check_remote, remote_models
 
 KEEP_ALIVE = "1h"
 SERVER_START_S = 120.0
@@ -76,6 +77,7 @@ def run_trial(settings: Settings, options: TrialOptions, say: Say = say_to_stder
     references = _references(options.models)
     check_scripted(task, references)
     check_prompts(task)
+    check_remote(settings, references, options.temperature)
     chosen = _chosen(task, options)
     data = ensure_data(settings.holdout_dir, task, chosen.scale, say=say)
     _preflight(settings, task, references, chosen, data, say)
@@ -141,7 +143,7 @@ def _preflight(
         scale=chosen.scale,
         data_bytes=data.size_bytes(),
     )
-    facts = gather(settings, [task], [one.name for one in references if one.needs_upstream])
+    facts = gather(settings, [task], [one.name for one in references if one.needs_ollama])
     earlier = earlier_runs(settings.runs_dir, task, [one.text for one in references], chosen.scale)
     cleared = clear(facts, wanted, estimate(wanted, earlier, facts))
     for check in cleared.warnings:
@@ -176,7 +178,11 @@ def _prepare(start: _Start, stack: ExitStack) -> tuple[Bench, TrialRecord]:
         GatewayService(start.engine, images.gateway, start.owner, _calls(start), uplink)
     )
     gateway.load_scripts(render_scripts(start.task, start.references, agent))
-    models = [*_scripted(start.references), *_served(start, gateway, stack)]
+    models = [
+        *_scripted(start.references),
+        *_served(start, gateway, stack),
+        *_remote(start, gateway, stack),
+    ]
     _prove(start, images)
     record = _record(start, images, models)
     start.store.save_trial(record)
@@ -191,6 +197,7 @@ def _prepare(start: _Start, stack: ExitStack) -> tuple[Bench, TrialRecord]:
         gateway=gateway,
         agent=agent,
         models={reference.text: reference for reference in start.references},
+        prices={model.reference: model.price for model in models if model.price is not None},
         settings=start.chosen,
         store=start.store,
         log=log,
@@ -220,7 +227,7 @@ def _scripted(references: Sequence[ModelReference]) -> list[ModelRecord]:
 
 def _served(start: _Start, gateway: GatewayService, stack: ExitStack) -> list[ModelRecord]:
     """Make every Ollama model ready, from where the gateway stands, and say what was loaded."""
-    if gateway.uplink is None:
+    if gateway.uplink is None or not any(one.needs_ollama for one in start.references):
         return []
     server = stack.enter_context(
         model_server(start.engine, gateway.uplink, start.owner, start.settings, start.say)
@@ -237,6 +244,11 @@ def _served(start: _Start, gateway: GatewayService, stack: ExitStack) -> list[Mo
             for one in start.references
             if one.kind is ModelKind.OLLAMA
         ]
+
+
+def _remote(start: _Start, gateway: GatewayService, stack: ExitStack) -> list[ModelRecord]:
+    num_ctx = start.chosen.num_ctx
+    return remote_models(start.settings, start.engine, start.references, num_ctx, gateway, stack)
 
 
 def _prove(start: _Start, images: Images) -> None:

@@ -105,7 +105,7 @@ def estimate(wanted: Wanted, earlier: Mapping[str, Sequence[float]], facts: Fact
         unknown=tuple(
             f"size of {model.text}, which is pulled first"
             for model in wanted.models
-            if model.needs_upstream and facts.needs.model_bytes(model.name) is None
+            if model.needs_ollama and facts.needs.model_bytes(model.name) is None
         ),
     )
 
@@ -158,7 +158,8 @@ def _run_time(
     least, most = STEP_S
     step_s = least + (most - least) * wanted.scale
     if model.needs_upstream:
-        rate = GPU_TOKENS_PER_S if facts.engine_gpu or facts.ollama_given else CPU_TOKENS_PER_S
+        fast = facts.engine_gpu or facts.ollama_given or not model.needs_ollama
+        rate = GPU_TOKENS_PER_S if fast else CPU_TOKENS_PER_S
         stage_s = REPLY_TOKENS / rate
         how = f"{stages} x {REPLY_TOKENS} tokens written at {rate:g} a second"
     else:
@@ -180,7 +181,7 @@ def _disk(wanted: Wanted, facts: Facts) -> list[Part]:
         f"environments (assumed: one of {size(ENVIRONMENT_BYTES)} a model)",
         ENVIRONMENT_BYTES * len(wanted.models),
     )
-    managed = any(m.needs_upstream for m in wanted.models) and not facts.ollama_given
+    managed = any(m.needs_ollama for m in wanted.models) and not facts.ollama_given
     pulled = MANAGED_OLLAMA_BYTES if managed and not facts.ollama_image_here else 0
     return [
         Part(f"{len(missing)} images to build", sum(missing)),
@@ -194,7 +195,7 @@ def _memory(wanted: Wanted, facts: Facts) -> list[Part]:
     limits = wanted.task.limits
     largest = max(limits.agent.memory_mb, limits.execute.memory_mb) << 20
     parts = [Part("submission", largest), Part("gateway and the rest", REST_MEMORY_BYTES)]
-    sizes = [facts.needs.model_bytes(m.name) or 0 for m in wanted.models if m.needs_upstream]
+    sizes = [facts.needs.model_bytes(m.name) or 0 for m in wanted.models if m.needs_ollama]
     if any(sizes):
         parts.append(Part("largest model, on the GPU as far as it fits", max(sizes)))
     return parts

@@ -11,8 +11,8 @@ from orchestrator.trial.doctor import failed, judge
 from orchestrator.trial.estimate import Estimate, Wanted
 from orchestrator.trial.facts import Facts, size
 
-OF_MODEL_SERVERS = frozenset({"gpu", "ollama", "context"})
-"""Checks that don't concern a trial of scripted models alone."""
+OF_OLLAMA = frozenset({"gpu", "ollama", "context"})
+"""Checks that don't concern a trial without a model of Ollama."""
 NOT_OF_TRIALS = frozenset({"tasks"})
 """A trial has read its own task already; another broken one is no reason to refuse."""
 
@@ -36,8 +36,8 @@ def clear(facts: Facts, wanted: Wanted, expected: Estimate) -> Cleared:
 def concerning(found: Iterable[Check], wanted: Wanted) -> list[Check]:
     """The checks that matter to this trial."""
     left_out = NOT_OF_TRIALS
-    if not any(model.needs_upstream for model in wanted.models):
-        left_out |= OF_MODEL_SERVERS
+    if not any(model.needs_ollama for model in wanted.models):
+        left_out |= OF_OLLAMA
     return [check for check in found if check.name not in left_out]
 
 

@@ -175,7 +175,7 @@ def agent_stage(desk: RunDesk, stage: AgentStageSpec, template: str, turn: int) 
         missing=[name for name in stage.expects if name not in present],
         dropped=report.dropped,
         skipped=tree.skipped,
-        usage=usage_of(calls),
+        usage=usage_of(calls, bench.prices.get(desk.spec.model)),
         agent_output=report.output,
         failure=judge_agent_stage(
             stage=stage.name,

@@ -72,6 +72,7 @@ def test_a_model_is_loaded_as_the_trial_will_use_it_and_described(
         "processor": "41%/59% CPU/GPU",
         "load_s": record.load_s,
         "server": "Ollama 0.33.1",
+        "price": None,
         "notes": [],
     }
     assert record.load_s is not None

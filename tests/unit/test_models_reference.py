@@ -16,6 +16,9 @@ from orchestrator.models.reference import ModelKind, parse_reference
         ("registry.local:5000/team/model:tag", ModelKind.OLLAMA, None),
         (" scripted/careful ", ModelKind.SCRIPTED, "careful"),
         ("scripted/text-only", ModelKind.SCRIPTED, "text-only"),
+        ("openai/gpt-4.1-mini", ModelKind.OPENAI, "gpt-4.1-mini"),
+        ("openai/meta-llama/llama-3:free", ModelKind.OPENAI, "meta-llama/llama-3:free"),
+        ("anthropic/claude-opus-5", ModelKind.ANTHROPIC, "claude-opus-5"),
         ("ollama/llama3", ModelKind.OLLAMA, "ollama/llama3"),
     ],
 )
@@ -24,7 +27,8 @@ def test_parses(text: str, kind: ModelKind, name: str | None) -> None:
     assert reference.kind is kind
     assert reference.name == (text if name is None else name)
     assert reference.text == text.strip()
-    assert reference.needs_upstream is (kind is ModelKind.OLLAMA)
+    assert reference.needs_upstream is (kind is not ModelKind.SCRIPTED)
+    assert reference.needs_ollama is (kind is ModelKind.OLLAMA)
 
 
 @pytest.mark.parametrize(
@@ -35,7 +39,7 @@ def test_refuses_what_is_no_reference(text: str) -> None:
         parse_reference(text)
 
 
-@pytest.mark.parametrize("text", ["openai/gpt-5", "anthropic/claude", "replay/run-1"])
+@pytest.mark.parametrize("text", ["replay/run-1"])
 def test_says_what_is_not_supported_yet(text: str) -> None:
     with pytest.raises(ModelUnknown, match="not supported yet"):
         parse_reference(text)

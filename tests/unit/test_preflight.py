@@ -91,6 +91,14 @@ def test_scripted_models_need_no_model_server_and_no_gpu() -> None:
     assert "ollama" in refusal(facts, "scripted/careful", "gpt-oss:20b")
 
 
+def test_models_behind_an_api_need_no_ollama_and_no_gpu() -> None:
+    facts = replace(with_info(NO_OLLAMA, runtimes=()), gpu="cdi")
+    want = wanted("openai/m", "anthropic/m")
+    cleared = clear(facts, want, estimated(want, facts))
+    assert cleared.warnings == []
+    assert not any("unknown" in line or "Ollama" in line for line in cleared.estimate.lines())
+
+
 def test_another_task_that_is_broken_does_not_refuse() -> None:
     want = wanted("scripted/careful")
     assert clear(replace(FACTS, tasks_problem="other: bad"), want, estimated(want)).warnings == []

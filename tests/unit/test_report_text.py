@@ -20,7 +20,7 @@ from orchestrator.records.schema import (
 )
 from orchestrator.report.inert import inert
 from orchestrator.report.summary import summarise
-from orchestrator.report.text import count, duration, print_score, render
+from orchestrator.report.text import cost, count, duration, print_score, render
 
 HOSTILE = {
     "colour": ("a\x1b[31mred\x1b[0m b", "ared b"),
@@ -215,3 +215,20 @@ def test_reasoning_and_what_was_loaded_are_told_and_limits_with_the_settings() -
         "context 32768"
     ) in text
     assert "tokens written were reasoning (estimated by its share of the characters)" in text
+
+
+def test_cost_is_shown_where_it_is_known() -> None:
+    record = trial(["openai/a", "openai/b"], 1)
+    runs = [
+        finished(
+            spec,
+            score=score(0.5),
+            stages=[agent_stage("explore", usage=Usage(calls=1, cost=spent))],
+        )
+        for spec, spent in zip(record.plan, (0.0123, None), strict=True)
+    ]
+    text = shown(record, runs)
+    assert "cost" in text
+    assert "$0.0123" in text
+    assert "cost" not in shown(record, runs[1:])
+    assert [cost(one) for one in (None, 0.0, 0.5, 12.345)] == ["-", "$0.00", "$0.5000", "$12.35"]

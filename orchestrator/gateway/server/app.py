@@ -23,7 +23,6 @@ from .upstreams import Line
 
 MAX_BODY = 8 << 20
 """Bytes. A prompt of 250,000 tokens is about one million."""
-SCRIPTED_VERSION = "0.0.0-scripted"
 
 Endpoint = Callable[[Request, Access], Awaitable[Response]]
 _ERRORS = Native("chat")
@@ -114,13 +113,13 @@ class Agents:
 
     async def show(self, request: Request, access: Access) -> Response:
         self._check_model(access, await read_body(request))
-        if access.upstream == "scripted":
-            return JSONResponse(_scripted_show(access))
+        if access.upstream != "ollama":
+            return JSONResponse(_stand_in_show(access))
         return JSONResponse(await self._desk.server().post("/api/show", {"model": access.model}))
 
     async def inventory(self, request: Request, access: Access) -> Response:
         """/api/tags or /api/ps with this stage's model only."""
-        if access.upstream == "scripted":
+        if access.upstream != "ollama":
             name = {"name": access.model, "model": access.model}
             return JSONResponse({"models": [name | {"size": 0, "digest": "", "details": {}}]})
         listed = (await self._desk.server().get(request.url.path)).get("models") or []
@@ -136,8 +135,8 @@ class Agents:
         return JSONResponse(access.wallet.told())
 
     async def version(self, _: Request, access: Access) -> Response:
-        if access.upstream == "scripted":
-            return JSONResponse({"version": SCRIPTED_VERSION})
+        if access.upstream != "ollama":
+            return JSONResponse({"version": f"0.0.0-{access.upstream}"})
         return JSONResponse(await self._desk.server().get("/api/version"))
 
     async def nothing_else(self, request: Request, access: Access) -> Response:
@@ -159,12 +158,14 @@ def _full(name: str) -> str:
     return name if ":" in name.rpartition("/")[2] else f"{name}:latest"
 
 
-def _scripted_show(access: Access) -> dict[str, Any]:
+def _stand_in_show(access: Access) -> dict[str, Any]:
+    """What Ollama would say of a model that it does not serve."""
+    family = access.upstream
     return {
-        "details": {"family": "scripted", "format": "", "parameter_size": ""},
+        "details": {"family": family, "format": "", "parameter_size": ""},
         "model_info": {
-            "general.architecture": "scripted",
-            "scripted.context_length": access.pins.num_ctx,
+            "general.architecture": family,
+            f"{family}.context_length": access.pins.num_ctx,
         },
         "capabilities": ["completion"],
     }

@@ -19,6 +19,8 @@ from .repetition import Repetition, Watch
 from .upstreams import Line, Upstream, estimate
 
 MAX_ATTEMPTS = 3
+LONGEST_PAUSE_S = 120.0
+"""A server that asks for more patience than that is not asked again."""
 NANO = 1e-9
 
 HandOn = Callable[[Line], Awaitable[None]]
@@ -114,7 +116,9 @@ class Call:
         self._upstream = upstream
         self._recorder = recorder
         self._retry_wait_s = retry_wait_s
-        self._sent, self._pinned = pin(asked.endpoint, asked.native, access.model, access.pins)
+        self._sent, self._pinned = pin(
+            asked.endpoint, asked.native, access.model, access.pins, upstream.carries
+        )
         self._seq = access.calls
         access.calls += 1
         access.wallet.spend(calls=1)
@@ -158,11 +162,12 @@ class Call:
             except Failed as failure:
                 self._note(failure.cause, began, failure.status, failure.detail)
                 again = CAUSES[failure.cause].retry and not self._handed_on
-                if not again or number == MAX_ATTEMPTS:
+                pause_s = max(self._retry_wait_s * number, failure.retry_after_s or 0.0)
+                if not again or number == MAX_ATTEMPTS or pause_s > LONGEST_PAUSE_S:
                     raise
             else:
                 return
-            await asyncio.sleep(self._retry_wait_s * number)
+            await asyncio.sleep(pause_s)
 
     async def _attempt(self, hand_on: HandOn | None) -> None:
         began = time.monotonic()
@@ -246,6 +251,7 @@ class Call:
             "prompt_tokens": prompt_tokens,
             "reply_tokens": reply_tokens,
             "reasoning_tokens": self.reply.reasoning_tokens(reply_tokens),
+            "cached_tokens": last.get("prompt_cached_count", 0),
             "tokens_estimated": guessed or self._upstream.estimates_tokens,
             "timings": {
                 "total_s": last.get("total_duration", 0) * NANO,

@@ -35,7 +35,8 @@ async def obey(desk: Desk, order: dict[str, Any]) -> dict[str, Any]:
     """Carry out one order. `do` names it:
 
     `status`; `scripts` (`path` of a JSON file in a volume); `ollama` (`url`);
-    `open` (see Accesses.open) → `token`; `close` (`token`) → `file`, `lines`.
+    `remote` (`kind`, `url`, `key`); `open` (see Accesses.open) → `token`;
+    `close` (`token`) → `file`, `lines`.
     """
     match order["do"]:
         case "status":
@@ -46,6 +47,9 @@ async def obey(desk: Desk, order: dict[str, Any]) -> dict[str, Any]:
             return {"models": sorted(scripts)}
         case "ollama":
             await desk.use_ollama(order["url"])
+            return {}
+        case "remote":
+            await desk.use_remote(order["kind"], order["url"], order["key"])
             return {}
         case "open":
             return {"token": desk.accesses.open(order).token}

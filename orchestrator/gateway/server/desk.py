@@ -8,6 +8,7 @@ from typing import Any
 from .access import Access, Accesses
 from .causes import Failed
 from .recorder import Recorder
+from .remote import Remote
 from .upstreams import Ollama, Scripted, Scripts, Upstream
 
 
@@ -17,12 +18,20 @@ class Desk:
         self.recorder = Recorder(records)
         self.retry_wait_s = retry_wait_s
         self.ollama: Ollama | None = None
+        self.remotes: dict[str, Remote] = {}
         self.scripted = Scripted({})
 
     async def use_ollama(self, url: str) -> None:
         if self.ollama is not None:
             await self.ollama.aclose()
         self.ollama = Ollama(url)
+
+    async def use_remote(self, kind: str, url: str, key: str) -> None:
+        """Send calls for models of `kind` (`openai` or `anthropic`) to the API at `url`."""
+        before = self.remotes.pop(kind, None)
+        if before is not None:
+            await before.aclose()
+        self.remotes[kind] = Remote(kind, url, key)
 
     def use_scripts(self, scripts: Scripts) -> None:
         self.scripted = Scripted(scripts)
@@ -31,7 +40,11 @@ class Desk:
         """Raises Failed when no model server was named yet."""
         if access.upstream == "scripted":
             return self.scripted
-        return self.server()
+        if access.upstream == "ollama":
+            return self.server()
+        if access.upstream not in self.remotes:
+            raise Failed("unreachable", f"the gateway knows of no {access.upstream} API")
+        return self.remotes[access.upstream]
 
     def server(self) -> Ollama:
         if self.ollama is None:

@@ -1,7 +1,7 @@
 """`python -m server.fetch`: one HTTP request from where the gateway stands, for the orchestrator.
 
-stdin: JSON with `url`, `method`, `body` (text) and `timeout_s`. stdout: one JSON line with
-`status` and `headers`, or with `error`; then the body as it comes.
+stdin: JSON with `url`, `method`, `headers`, `body` (text) and `timeout_s`. stdout: one JSON line
+with `status` and `headers`, or with `error`; then the body as it comes.
 """
 
 from __future__ import annotations
@@ -42,7 +42,9 @@ def _ask(order: dict[str, Any]) -> http.client.HTTPResponse:
             url.hostname or "", url.port, timeout=order["timeout_s"]
         )
     path = url.path + (f"?{url.query}" if url.query else "")
-    headers = {"Content-Type": "application/json"} if order["body"] else {}
+    headers = dict(order.get("headers") or {})
+    if order["body"]:
+        headers["Content-Type"] = "application/json"
     connection.request(order["method"], path, body=order["body"] or None, headers=headers)
     return connection.getresponse()
 

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import Any
+from typing import Any, NamedTuple
 
 from .access import Pins
 
@@ -22,12 +22,27 @@ _OPTIONS = frozenset(
 Changes = dict[str, dict[str, Any]]
 
 
+class Carries(NamedTuple):
+    """What an upstream's API has room for, in Ollama's names."""
+
+    fields: frozenset[str]
+    """Of a call, beside model, options and stream, for both endpoints."""
+    options: frozenset[str]
+
+
+OLLAMA = Carries(
+    fields=frozenset({"truncate", "shift", "keep_alive"}).union(*_FIELDS.values()),
+    options=_OPTIONS | {"num_ctx", "seed", "temperature"},
+)
+
+
 def pin(
-    endpoint: str, body: dict[str, Any], model: str, pins: Pins
+    endpoint: str, body: dict[str, Any], model: str, pins: Pins, carries: Carries = OLLAMA
 ) -> tuple[dict[str, Any], Changes]:
     """The request as it is sent, and per changed field what was asked and what is sent.
 
-    Always streamed, never truncated: a prompt that does not fit comes back as an error.
+    Always streamed, never truncated: a prompt that does not fit comes back as an error. What the
+    upstream has no room for is sent by no means, and so it is recorded.
     """
     asked_options = body.get("options")
     asked_options = asked_options if isinstance(asked_options, dict) else {}
@@ -39,17 +54,13 @@ def pin(
     }
     if pins.temperature is not None:
         options["temperature"] = pins.temperature
+    options = {name: value for name, value in options.items() if name in carries.options}
     sent = {name: value for name, value in body.items() if name in _FIELDS[endpoint]}
-    sent |= {
-        "model": model,
-        "options": options,
-        "stream": True,
-        "truncate": False,
-        "shift": False,
-        "keep_alive": pins.keep_alive,
-    }
+    sent |= {"truncate": False, "shift": False, "keep_alive": pins.keep_alive}
     if pins.think is not None:
         sent["think"] = pins.think
+    sent = {name: value for name, value in sent.items() if name in carries.fields}
+    sent |= {"model": model, "options": options, "stream": True}
     changes = _changes(body, sent, prefix="", skip={"options"})
     changes |= _changes(asked_options, options, prefix="options.", skip=set())
     return sent, changes

@@ -8,16 +8,19 @@ from __future__ import annotations
 
 import asyncio
 import json
+import time
 from collections.abc import AsyncGenerator, AsyncIterator, Mapping
 from contextlib import suppress
 from dataclasses import dataclass
 from datetime import UTC, datetime
+from types import TracebackType
 from typing import Any, Protocol
 
 import httpx
 
 from .access import Access
 from .causes import Failed, of_answer, of_error_line
+from .pinning import OLLAMA, Carries
 
 CONNECT_S = 15.0
 MAX_LINE = 32 << 20
@@ -62,6 +65,7 @@ class Line:
 
 class Upstream(Protocol):
     estimates_tokens: bool
+    carries: Carries
 
     def lines(
         self, access: Access, endpoint: str, body: dict[str, Any]
@@ -73,6 +77,7 @@ class Ollama:
     """An Ollama server behind the gateway."""
 
     estimates_tokens = False
+    carries = OLLAMA
 
     def __init__(self, url: str) -> None:
         headers = {"Content-Type": "application/json"}
@@ -103,8 +108,7 @@ class Ollama:
     ) -> AsyncGenerator[Line, None]:
         timeout = httpx.Timeout(access.pins.silence_s, connect=CONNECT_S, pool=None)
         path = f"/api/{endpoint}"
-        spoken = False
-        try:
+        with Listening(access.pins.silence_s) as listening:
             # ASCII: UTF-8 can't hold the half of a surrogate pair that an agent may send.
             data = json.dumps(body).encode("ascii")
             async with self._client.stream("POST", path, content=data, timeout=timeout) as answer:
@@ -112,23 +116,13 @@ class Ollama:
                     text = (await answer.aread()).decode("utf-8", "replace")
                     raise of_answer(answer.status_code, text)
                 body_parts = answer.aiter_bytes()
-                async for raw in _split(body_parts):
+                async for raw in split(body_parts):
                     line = _parse(raw)
-                    spoken = spoken or line.says_something
+                    listening.heard(says_something=line.says_something)
                     yield line
                     if line.done:
                         await read_out(body_parts)
                         return
-        except (httpx.ConnectError, httpx.ConnectTimeout) as exc:
-            detail = f"the model server can't be reached: {exc or type(exc).__name__}"
-            raise Failed("unreachable", detail) from None
-        except httpx.ReadTimeout:
-            cause = "stalled" if spoken else "no-first-token"
-            waited = f"{access.pins.silence_s:g} s"
-            raise Failed(cause, f"the model server sent nothing for {waited}") from None
-        except httpx.HTTPError as exc:
-            detail = f"the connection to the model server broke: {exc or type(exc).__name__}"
-            raise Failed("cut", detail) from None
         raise Failed("no-done", "the model server's stream ended without its last line")
 
 
@@ -141,7 +135,48 @@ async def read_out(rest: AsyncIterator[bytes]) -> None:
                 pass
 
 
-async def _split(chunks: AsyncIterator[bytes]) -> AsyncIterator[bytes]:
+class Listening:
+    """A context manager around one attempt: what goes wrong with the connection is a Failed."""
+
+    def __init__(self, silence_s: float) -> None:
+        self._silence_s = silence_s
+        self._spoken = False
+        self._last = time.monotonic()
+
+    def __enter__(self) -> Listening:
+        return self
+
+    def heard(self, *, says_something: bool) -> None:
+        """A line of the reply has come."""
+        self._last = time.monotonic()
+        self._spoken = self._spoken or says_something
+
+    def kept_waiting(self) -> None:
+        """What came only says that the line is alive. Raises Failed after too long of that."""
+        if time.monotonic() - self._last > self._silence_s:
+            raise self._silence()
+
+    def _silence(self) -> Failed:
+        cause = "stalled" if self._spoken else "no-first-token"
+        return Failed(cause, f"the model server sent nothing for {self._silence_s:g} s")
+
+    def __exit__(
+        self,
+        kind: type[BaseException] | None,
+        value: BaseException | None,
+        trace: TracebackType | None,
+    ) -> None:
+        if isinstance(value, httpx.ConnectError | httpx.ConnectTimeout):
+            detail = f"the model server can't be reached: {value or type(value).__name__}"
+            raise Failed("unreachable", detail) from None
+        if isinstance(value, httpx.ReadTimeout):
+            raise self._silence() from None
+        if isinstance(value, httpx.HTTPError):
+            detail = f"the connection to the model server broke: {value or type(value).__name__}"
+            raise Failed("cut", detail) from None
+
+
+async def split(chunks: AsyncIterator[bytes]) -> AsyncIterator[bytes]:
     """Lines, newline included. A last one without a newline is given too."""
     rest = b""
     async for chunk in chunks:
@@ -177,6 +212,7 @@ class Scripted:
     """Replies written beforehand. A stage or turn that is not listed gets an empty reply."""
 
     estimates_tokens = True
+    carries = OLLAMA
 
     def __init__(self, scripts: Scripts) -> None:
         self._scripts = scripts
@@ -189,27 +225,34 @@ class Scripted:
             raise Failed("not-found", f"no scripted model {access.model!r} was delivered")
         text = stages.get(access.stage, {}).get(str(access.turn), "")
         for start in range(0, len(text), SCRIPT_CHUNK):
-            yield self._line(access, endpoint, text[start : start + SCRIPT_CHUNK])
+            yield native_line(access, endpoint, text[start : start + SCRIPT_CHUNK])
         counts = {
             "prompt_eval_count": estimate(json.dumps(body.get("messages") or body.get("prompt"))),
             "eval_count": estimate(text),
         }
         last = {"done": True, "done_reason": "stop"}
-        yield self._line(access, endpoint, "", last | {n: c for n, c in counts.items() if c})
+        yield native_line(access, endpoint, "", last=last | {n: c for n, c in counts.items() if c})
 
-    def _line(
-        self, access: Access, endpoint: str, text: str, more: Mapping[str, Any] | None = None
-    ) -> Line:
-        data: dict[str, Any] = {
-            "model": access.model,
-            "created_at": datetime.now(UTC).isoformat().replace("+00:00", "Z"),
-        }
-        if endpoint == "chat":
-            data["message"] = {"role": "assistant", "content": text}
-        else:
-            data["response"] = text
-        data |= {"done": False} | dict(more or {})
-        return Line(json.dumps(data).encode() + b"\n", data)
+
+def native_line(
+    access: Access,
+    endpoint: str,
+    text: str,
+    *,
+    said: Mapping[str, Any] | None = None,
+    last: Mapping[str, Any] | None = None,
+) -> Line:
+    """A line as Ollama would send it. `said`: thinking and tool calls; `last`: the end's fields."""
+    data: dict[str, Any] = {
+        "model": access.model,
+        "created_at": datetime.now(UTC).isoformat().replace("+00:00", "Z"),
+    }
+    if endpoint == "chat":
+        data["message"] = {"role": "assistant", "content": text} | dict(said or {})
+    else:
+        data |= {"response": text} | dict(said or {})
+    data |= {"done": False} | dict(last or {})
+    return Line(json.dumps(data).encode() + b"\n", data)
 
 
 def estimate(text: str) -> int:
