@@ -26,6 +26,7 @@ class Spent:
             "tokens_in": self.usage.prompt_tokens,
             "tokens_out": self.usage.reply_tokens,
             "agent_s": self.agent_s,
+            "cost": self.usage.cost or 0.0,
         }
 
 

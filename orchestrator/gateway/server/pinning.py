@@ -31,7 +31,7 @@ class Carries(NamedTuple):
 
 
 OLLAMA = Carries(
-    fields=frozenset({"truncate", "shift", "keep_alive"}).union(*_FIELDS.values()),
+    fields=frozenset({"truncate", "shift", "keep_alive", "think"}).union(*_FIELDS.values()),
     options=_OPTIONS | {"num_ctx", "seed", "temperature"},
 )
 
