@@ -16,6 +16,7 @@ from orchestrator.gateway.service import CallSettings, GatewayService, Uplink
 from orchestrator.models.ollama import Ollama
 from orchestrator.models.reference import ModelKind, ModelReference, parse_reference
 from orchestrator.models.server import model_server
+from orchestrator.models.smollm2 import managed_smollm2
 from orchestrator.records.schema import Budget, ModelRecord, TrialRecord, TrialSettings
 from orchestrator.records.store import TrialStore, new_trial_id
 from orchestrator.report.summary import TrialSummary, summarise_store
@@ -39,7 +40,7 @@ from orchestrator.trial.session import session
 from orchestrator.trial.tasks import find_task
 from orchestrator.trial.tools import Images, trial_images
 from orchestrator.trial.truncation import Gauge, counts_cached
-from orchestrator.trial.upstreams import check_remote, remote_models
+from orchestrator.trial.upstreams import check_remote, own_model, prepare_own, remote_models
 
 KEEP_ALIVE = "1h"
 SERVER_START_S = 120.0
@@ -248,7 +249,16 @@ def _served(start: _Start, gateway: GatewayService, stack: ExitStack) -> list[Mo
 
 def _remote(start: _Start, gateway: GatewayService, stack: ExitStack) -> list[ModelRecord]:
     num_ctx = start.chosen.num_ctx
-    return remote_models(start.settings, start.engine, start.references, num_ctx, gateway, stack)
+    own = own_model(start.settings, start.references)
+    others = [one for one in start.references if one is not own]
+    found = remote_models(start.settings, start.engine, others, num_ctx, gateway, stack)
+    if own is not None:
+        assert gateway.uplink is not None
+        server = stack.enter_context(
+            managed_smollm2(start.engine, gateway.uplink, start.owner, num_ctx, start.say)
+        )
+        found.append(prepare_own(own, server, num_ctx, gateway))
+    return found
 
 
 def _prove(start: _Start, images: Images) -> None:

@@ -5,13 +5,15 @@ from __future__ import annotations
 from collections.abc import Sequence
 from contextlib import ExitStack
 
-from orchestrator.config import Settings
+from orchestrator.config import OPENAI_URL, Settings
 from orchestrator.errors import UsageError
 from orchestrator.gateway.service import GatewayService
+from orchestrator.models import smollm2
+from orchestrator.models.managed import ModelServer
 from orchestrator.models.prices import price_of
 from orchestrator.models.reference import REMOTE, ModelKind, ModelReference
 from orchestrator.models.relay import route
-from orchestrator.models.remote import RemoteModels, access_to
+from orchestrator.models.remote import Access, RemoteModels, access_to
 from orchestrator.records.schema import ModelRecord
 from orchestrator.sandbox.engine import Engine
 
@@ -22,8 +24,10 @@ def check_remote(
     settings: Settings, references: Sequence[ModelReference], temperature: float | None
 ) -> None:
     """What can be known without asking. Raises UsageError, ConfigInvalid."""
+    own = own_model(settings, references)
     for kind in _kinds(references):
-        access_to(kind, settings)
+        if own is None or kind is not own.kind:
+            access_to(kind, settings)
         if kind is ModelKind.ANTHROPIC and (temperature or 0) > ANTHROPIC_HOTTEST:
             raise UsageError(
                 f"--temperature {temperature:g} is more than the Anthropic API takes; use at most 1"
@@ -58,6 +62,26 @@ def remote_models(
                 if one.kind is kind
             ]
     return found
+
+
+def own_model(settings: Settings, references: Sequence[ModelReference]) -> ModelReference | None:
+    """The model that orch serves itself, where it is the only one of its kind and no server is
+    named for that."""
+    same = [one for one in references if one.kind is ModelKind.OPENAI]
+    if settings.openai_url != OPENAI_URL or [one.name for one in same] != [smollm2.NAME]:
+        return None
+    return same[0]
+
+
+def prepare_own(
+    reference: ModelReference, server: ModelServer, num_ctx: int, gateway: GatewayService
+) -> ModelRecord:
+    """Tell the gateway of the server that orch started, without any key; ask for the model."""
+    url = f"{server.url}/v1"
+    gateway.use_remote(reference.kind.value, url, "")
+    with gateway.http(url) as http:
+        models = RemoteModels(http, url, Access(reference.kind, server.shown, ""))
+        return models.prepare(reference, num_ctx)
 
 
 def _kinds(references: Sequence[ModelReference]) -> list[ModelKind]:
