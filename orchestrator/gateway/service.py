@@ -211,7 +211,8 @@ class GatewayService:
     ) -> Access:
         """Let one stage and turn of a run call its model, from `network` only.
 
-        `wallet` has `limits` of the run and what it has `used` before this stage, by unit.
+        `wallet` has `limits` of the run and what it has `used` before this stage, by unit, and the
+        `price` of the model's tokens where one is known.
         """
         calls = self._calls
         answer = self._order(

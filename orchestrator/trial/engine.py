@@ -78,7 +78,7 @@ def run_trial(settings: Settings, options: TrialOptions, say: Say = say_to_stder
     references = _references(options.models)
     check_scripted(task, references)
     check_prompts(task)
-    check_remote(settings, references, options.temperature)
+    check_remote(settings, references, options.temperature, options.think)
     chosen = _chosen(task, options)
     data = ensure_data(settings.holdout_dir, task, chosen.scale, say=say)
     _preflight(settings, task, references, chosen, data, say)
@@ -184,6 +184,10 @@ def _prepare(start: _Start, stack: ExitStack) -> tuple[Bench, TrialRecord]:
         *_served(start, gateway, stack),
         *_remote(start, gateway, stack),
     ]
+    if warning := wallet.unpriced(
+        start.chosen.budget, {one.reference: one.price for one in models}
+    ):
+        start.say(f"warning: {warning}")
     _prove(start, images)
     record = _record(start, images, models)
     start.store.save_trial(record)

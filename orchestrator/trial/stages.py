@@ -119,7 +119,8 @@ def workspace_files(bench: Bench) -> dict[str, bytes]:
 def agent_stage(desk: RunDesk, stage: AgentStageSpec, template: str, turn: int) -> AgentStage:
     """Render the prompt, let the agent work in a fresh container, judge what is on disk."""
     bench, place = desk.bench, desk.place(stage.name, turn)
-    purse = Purse(bench.settings.budget, desk.spent)
+    price = bench.prices.get(desk.spec.model)
+    purse = Purse(bench.settings.budget, desk.spent, price)
     if over := purse.exhausted(stage.name):
         return _not_asked(desk, stage, turn, over)
     prompt = render(
@@ -154,7 +155,7 @@ def agent_stage(desk: RunDesk, stage: AgentStageSpec, template: str, turn: int) 
         )
     finally:
         calls = bench.gateway.close(access)
-        desk.spent += Spent(usage_of(calls), time.monotonic() - began)
+        desk.spent += Spent(usage_of(calls, price), time.monotonic() - began)
         bench.store.append_lines(
             desk.spec.run_id, "calls.jsonl", [call.model_dump_json() for call in calls]
         )
@@ -175,7 +176,7 @@ def agent_stage(desk: RunDesk, stage: AgentStageSpec, template: str, turn: int) 
         missing=[name for name in stage.expects if name not in present],
         dropped=report.dropped,
         skipped=tree.skipped,
-        usage=usage_of(calls, bench.prices.get(desk.spec.model)),
+        usage=usage_of(calls, price),
         agent_output=report.output,
         failure=judge_agent_stage(
             stage=stage.name,

@@ -21,13 +21,18 @@ ANTHROPIC_HOTTEST = 1.0
 
 
 def check_remote(
-    settings: Settings, references: Sequence[ModelReference], temperature: float | None
+    settings: Settings,
+    references: Sequence[ModelReference],
+    temperature: float | None,
+    think: str | None = None,
 ) -> None:
     """What can be known without asking. Raises UsageError, ConfigInvalid."""
     own = own_model(settings, references)
     for kind in _kinds(references):
         if own is None or kind is not own.kind:
             access_to(kind, settings)
+        if think is not None:
+            raise UsageError(f"--think is for models of Ollama; a model {kind}/NAME can't be told")
         if kind is ModelKind.ANTHROPIC and (temperature or 0) > ANTHROPIC_HOTTEST:
             raise UsageError(
                 f"--temperature {temperature:g} is more than the Anthropic API takes; use at most 1"

@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from dataclasses import dataclass, field
 
+from orchestrator.config import Price
 from orchestrator.records.failures import FailureClass
 from orchestrator.records.schema import Budget, Failure, Usage
 
@@ -32,14 +34,23 @@ class Spent:
 
 @dataclass(frozen=True)
 class Purse:
-    """A run's wallet before a stage. By the names that the gateway counts under."""
+    """A run's wallet before a stage. By the names that the gateway counts under.
+
+    `price` of its model None: it is not known, and no cost is counted.
+    """
 
     budget: Budget
     spent: Spent
+    price: Price | None = None
 
     def order(self) -> dict[str, Amounts]:
-        """As the gateway is told: limits, and what the stages before have used."""
-        return {"limits": _limits(self.budget), "used": dict(self.spent.amounts())}
+        """As the gateway is told: limits, what the stages before have used, the price."""
+        price = self.price.model_dump(exclude={"as_of"}) if self.price else {}
+        return {
+            "limits": _limits(self.budget),
+            "used": dict(self.spent.amounts()),
+            "price": price,
+        }
 
     @property
     def agent_s_left(self) -> float | None:
@@ -51,7 +62,7 @@ class Purse:
         """Why the agent is not asked any more."""
         used = self.spent.amounts()
         for unit, limit in _limits(self.budget).items():
-            if limit is not None and used.get(unit, 0) >= limit:
+            if limit is not None and used[unit] >= limit:
                 return Failure(
                     failure_class=FailureClass.BUDGET_EXHAUSTED,
                     sentence=f"the run has used {used[unit]:g} of its {limit:g} {_WORDS[unit]}; "
@@ -79,6 +90,14 @@ def _limits(budget: Budget) -> Amounts:
         "agent_s": budget.max_agent_time,
         "cost": budget.max_cost,
     }
+
+
+def unpriced(budget: Budget, known: Mapping[str, Price | None]) -> str | None:
+    """What to warn of: a limit of the cost and models whose price nobody knows (name → price)."""
+    names = [name for name, price in known.items() if price is None]
+    if budget.max_cost is None or not names:
+        return None
+    return f"--max-cost does not limit {', '.join(names)}: no price is known"
 
 
 def chosen(asked: Budget, default: Budget) -> Budget:

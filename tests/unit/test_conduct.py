@@ -6,11 +6,12 @@ from typing import Any
 
 import pytest
 
+from orchestrator.config import Price
 from orchestrator.records.calls import CallError, CallRecord
 from orchestrator.records.failures import FailureClass as C
 from orchestrator.records.schema import Budget, Usage
 from orchestrator.trial.conduct import conduct
-from orchestrator.trial.wallet import Purse, Spent, chosen
+from orchestrator.trial.wallet import Purse, Spent, chosen, unpriced
 
 
 def call(**more: Any) -> CallRecord:
@@ -81,10 +82,14 @@ SPENT = Spent(Usage(calls=3, prompt_tokens=9000, reply_tokens=2000), agent_s=61.
         (Budget(max_tokens_out=1), "tokens_out"),
         (Budget(max_agent_time=61.5), "agent_s"),
         (Budget(max_cost=0.01), None),  # no price is known of it
+        (Budget(max_cost=0.26), None),
+        (Budget(max_cost=0.25), "cost"),
     ],
 )
 def test_when_the_agent_is_not_asked_any_more(budget: Budget, reason: str | None) -> None:
-    found = Purse(budget, SPENT).exhausted("docs")
+    priced = budget.max_cost is not None and budget.max_cost > 0.1
+    cost = Spent(Usage(cost=0.25 if priced else None))
+    found = Purse(budget, SPENT + cost).exhausted("docs")
     assert (found.reason if found else None) == reason
     if found:
         assert found.failure_class is C.BUDGET_EXHAUSTED
@@ -99,9 +104,21 @@ def test_the_gateway_is_told_limits_and_what_was_used() -> None:
     }  # fmt: skip
     assert order["used"]["tokens_in"] == 18000
     assert order["used"]["calls"] == 6
+    assert order["price"] == {}
+    priced = Purse(Budget(), SPENT, Price(input=2, output=8, as_of="2026-10")).order()
+    assert priced["price"] == {"input": 2, "output": 8, "cached_input": None}
     assert purse.agent_s_left == 0
     assert Purse(Budget(max_agent_time=100), SPENT).agent_s_left == 38.5
     assert Purse(Budget(), SPENT).agent_s_left is None
+
+
+def test_a_limit_of_the_cost_warns_of_models_without_a_price() -> None:
+    price = Price(input=1, output=1)
+    budget = Budget(max_cost=5)
+    assert unpriced(budget, {"openai/a": price}) is None
+    assert unpriced(Budget(), {"tiny:1b": None}) is None
+    warning = unpriced(budget, {"openai/a": price, "tiny:1b": None})
+    assert warning == "--max-cost does not limit tiny:1b: no price is known"
 
 
 def test_the_users_limits_win_over_the_tasks() -> None:

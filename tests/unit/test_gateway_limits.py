@@ -152,10 +152,15 @@ def test_the_thinking_level_is_pinned_whatever_was_asked(
 # --- the wallet ------------------------------------------------------------------------------
 
 
-def opened(gateway: LiveGateway, limits: dict[str, float], used: dict[str, float]) -> str:
+def opened(
+    gateway: LiveGateway,
+    limits: dict[str, float],
+    used: dict[str, float],
+    price: dict[str, float | None] | None = None,
+) -> str:
     order = {"run": "r", "stage": "s", "turn": 0, "model": "m", "upstream": "ollama"}
     pins = {"num_ctx": 8192, "seed": 7, "max_reply_tokens": 500}
-    wallet = {"limits": limits, "used": used}
+    wallet = {"limits": limits, "used": used, "price": price}
     answer = gateway.order("open", **order, sources=["127.0.0.0/8"], pins=pins, wallet=wallet)
     return str(answer["token"])
 
@@ -198,6 +203,25 @@ def test_calls_past_a_limit_are_refused(
         refused = calls[-1].error
         assert refused is not None
         assert refused.failure_class is FailureClass.BUDGET_EXHAUSTED
+
+
+def test_the_cost_is_counted_where_the_price_is_known(
+    gateway: LiveGateway, fake: FakeOllama
+) -> None:
+    fake.reply = "x" * 399  # 100 tokens; the prompt has 2
+    token = opened(gateway, {"cost": 0.0025}, {}, {"input": 50, "output": 9, "cached_input": None})
+    assert [post(gateway, token).status_code for _ in range(4)] == [200, 200, 200, 402]
+    free = opened(gateway, {"cost": 0.0025}, {})
+    assert [post(gateway, free).status_code for _ in range(4)] == [200] * 4
+
+
+def test_cached_tokens_cost_what_the_price_says() -> None:
+    wallet = Wallet(price={"input": 10, "output": 100, "cached_input": 1})
+    wallet.pay(1000, 50, 400)
+    assert wallet.used()["cost"] == pytest.approx((600 * 10 + 400 * 1 + 50 * 100) / 1e6)
+    wallet = Wallet(price={"input": 10, "output": 100})
+    wallet.pay(1000, 50, 400)
+    assert wallet.used()["cost"] == pytest.approx((1000 * 10 + 50 * 100) / 1e6)
 
 
 def test_a_call_ends_when_the_agents_time_does(gateway: LiveGateway, fake: FakeOllama) -> None:

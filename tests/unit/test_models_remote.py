@@ -96,9 +96,11 @@ def test_keys_that_cant_be(kind: ModelKind, environ: dict[str, str], words: str)
 def test_a_temperature_that_anthropic_does_not_take(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("ANTHROPIC_API_KEY", KEY)
     references = [parse_reference("anthropic/m")]
-    check_remote(Settings(), references, 1.0)
+    check_remote(Settings(), references, 1.0, None)
     with pytest.raises(UsageError, match=r"--temperature 1\.5"):
-        check_remote(Settings(), references, 1.5)
+        check_remote(Settings(), references, 1.5, None)
+    with pytest.raises(UsageError, match="--think is for models of Ollama"):
+        check_remote(Settings(), references, None, "low")
 
 
 # --- before a run --------------------------------------------------------------------------

@@ -241,7 +241,8 @@ class Call:
         self._recorded = True
         last = self.reply.last
         prompt_tokens, reply_tokens, guessed = self.reply.counts(self._sent)
-        self.access.wallet.spend(tokens_in=prompt_tokens, tokens_out=reply_tokens)
+        cached_tokens = last.get("prompt_cached_count", 0)
+        self.access.wallet.pay(prompt_tokens, reply_tokens, cached_tokens)
         line = heading(self.access, self._seq, self._at, self.asked.name, self.asked.body) | {
             "pinned": self._pinned,
             "reply": "".join(self.reply.text),
@@ -251,7 +252,7 @@ class Call:
             "prompt_tokens": prompt_tokens,
             "reply_tokens": reply_tokens,
             "reasoning_tokens": self.reply.reasoning_tokens(reply_tokens),
-            "cached_tokens": last.get("prompt_cached_count", 0),
+            "cached_tokens": cached_tokens,
             "tokens_estimated": guessed or self._upstream.estimates_tokens,
             "timings": {
                 "total_s": last.get("total_duration", 0) * NANO,

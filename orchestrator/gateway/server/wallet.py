@@ -19,23 +19,39 @@ Amounts = Mapping[str, float | None]
 
 
 class Wallet:
-    """`limits` and `used` by the names of UNITS; what has no limit is None or left out.
+    """`limits` and `used` by the names of UNITS; what has no limit is None or left out. `price` has
+    `input`, `output` and perhaps `cached_input`, US dollars a million tokens; without it calls cost
+    nothing.
 
     A call is let through while every amount is below its limit, so that the last one may end
     beyond it. The stage's own time counts from now.
     """
 
-    def __init__(self, limits: Amounts | None = None, used: Amounts | None = None) -> None:
+    def __init__(
+        self,
+        limits: Amounts | None = None,
+        used: Amounts | None = None,
+        price: Amounts | None = None,
+    ) -> None:
         self._limits = {unit: amount for unit, amount in (limits or {}).items() if amount}
         self._used: dict[str, float] = {unit: (used or {}).get(unit) or 0 for unit in UNITS}
         unknown = set(self._limits) - set(UNITS)
         if unknown:
             raise ValueError(f"the wallet does not count {', '.join(sorted(unknown))}")
+        self._price = price or {}
         self._opened = time.monotonic()
 
     def spend(self, **amounts: float) -> None:
         for unit, amount in amounts.items():
             self._used[unit] += amount
+
+    def pay(self, tokens_in: int, tokens_out: int, cached: int) -> None:
+        """A call has ended. `cached` of the tokens in may be charged for otherwise."""
+        full = self._price.get("input") or 0
+        less = self._price.get("cached_input")
+        cost = (tokens_in - cached) * full + cached * (full if less is None else less)
+        cost += tokens_out * (self._price.get("output") or 0)
+        self.spend(tokens_in=tokens_in, tokens_out=tokens_out, cost=cost / 1e6)
 
     def used(self) -> dict[str, float]:
         here = time.monotonic() - self._opened
