@@ -473,12 +473,13 @@ def test_closing_ends_what_is_in_progress_and_the_record_is_complete(
 ) -> None:
     fake.faults.append("hang-midway")
     token = gateway.open()
-    with ThreadPoolExecutor(1) as pool, client(gateway, token) as http:
-        pending = pool.submit(http.post, "/api/chat", json=ASK)
-        wait_until(lambda: fake.asked("/api/chat"))
-        (call,) = gateway.close(token)
-        with pytest.raises(httpx.RemoteProtocolError):
-            pending.result()
+    with client(gateway, token) as http:
+        with http.stream("POST", "/api/chat", json=ASK) as answer:
+            lines = answer.iter_lines()
+            next(lines)
+            (call,) = gateway.close(token)
+            with pytest.raises(httpx.RemoteProtocolError):
+                list(lines)
         assert call.error is not None
         assert call.error.cause == "client-gone"
         assert http.post("/api/chat", json=ASK).status_code == 401
