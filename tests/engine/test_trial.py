@@ -39,7 +39,8 @@ def orch(home: Path, *args: str, timeout: float = 400) -> subprocess.CompletedPr
 
 
 def environment(home: Path) -> dict[str, str]:
-    return os.environ | {"ORCH_HOME": str(home), "NO_COLOR": "1", "COLUMNS": "100"}
+    own = {"ORCH_HOME": str(home), "NO_COLOR": "1", "COLUMNS": "100"}
+    return {name: value for name, value in os.environ.items() if "API_KEY" not in name} | own
 
 
 @pytest.fixture(scope="module")
@@ -263,7 +264,7 @@ def test_a_killed_trial_leaves_what_clean_finds_and_removes(engine: Engine, tmp_
     [
         (["--models", "scripted/carefull"], "did you mean 'careful'?"),
         (["--models", "what is this"], "is no model reference"),
-        (["--models", "openai/gpt-5"], "not supported yet"),
+        (["--models", "openai/gpt-5"], "OPENAI_API_KEY is not set"),
         (["--models", "scripted/noop,scripted/noop"], "twice"),
         (["--models", "tiny:1b", "--ollama-url", "http://127.0.0.1:9"], "127.0.0.1:9"),
     ],
