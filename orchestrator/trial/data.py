@@ -3,11 +3,13 @@
 import hashlib
 import json
 import shutil
+import signal
 import subprocess
 import sys
 import tempfile
 from collections.abc import Callable
 from dataclasses import dataclass
+from functools import partial
 from pathlib import Path
 
 from orchestrator.errors import DataInvalid
@@ -18,6 +20,7 @@ from orchestrator.task import TASK_FILE, Task
 
 MANIFEST = "data.json"
 GENERATOR_SECONDS = 900
+STOPS = (signal.SIGINT, signal.SIGTERM, signal.SIGHUP)
 
 
 @dataclass(frozen=True)
@@ -103,9 +106,7 @@ def _generate(task: Task, seed: int, scale: float, folder: Path) -> None:
             *("--out", str(out), "--seed", str(seed), "--scale", f"{scale:g}"),
         ]
         try:
-            done = subprocess.run(
-                command, capture_output=True, timeout=GENERATOR_SECONDS, check=False
-            )
+            done = _run_to_end(command)
         except subprocess.TimeoutExpired:
             raise DataInvalid(
                 f"{task.folder / task.data.generator}: not done after {GENERATOR_SECONDS} s; "
@@ -132,6 +133,29 @@ def _generate(task: Task, seed: int, scale: float, folder: Path) -> None:
         write_atomic(out / MANIFEST, record.model_dump_json(indent=1).encode())
         shutil.rmtree(folder, ignore_errors=True)
         out.rename(folder)
+
+
+def _run_to_end(command: list[str]) -> subprocess.CompletedProcess[bytes]:
+    """As `subprocess.run`, but a signal that comes while the process starts can't leave it behind,
+    writing on into a folder that is being removed. Raises TimeoutExpired."""
+    before = signal.pthread_sigmask(signal.SIG_BLOCK, STOPS)
+    try:
+        process = subprocess.Popen(
+            command,
+            stdout=subprocess.PIPE,
+            stderr=subprocess.PIPE,
+            preexec_fn=partial(signal.pthread_sigmask, signal.SIG_SETMASK, before),
+        )
+        try:
+            signal.pthread_sigmask(signal.SIG_SETMASK, before)
+            stdout, stderr = process.communicate(timeout=GENERATOR_SECONDS)
+        except BaseException:
+            process.kill()
+            process.wait()
+            raise
+    finally:
+        signal.pthread_sigmask(signal.SIG_SETMASK, before)
+    return subprocess.CompletedProcess(command, process.returncode, stdout, stderr)
 
 
 def _manifest(folder: Path) -> DataRecord:
