@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 import json
+import tempfile
 import time
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 from contextlib import ExitStack
 from dataclasses import dataclass
 from types import TracebackType
@@ -33,7 +34,7 @@ CTL = ("python", "-m", "server.ctl")
 LIMITS = Limits(memory_mb=256, cpus=1, pids=64, tmp_mb=16, fsize_mb=4096)
 START_S = 60.0
 ORDER_S = 60.0
-MAX_RECORD_BYTES = 1 << 30
+MAX_RECORD_BYTES = LIMITS.fsize_mb << 20
 THINKING: Mapping[str, bool] = {"on": True, "off": False}
 """Words for what is no level but a yes or no."""
 
@@ -237,18 +238,27 @@ class GatewayService:
         )
         return Access(f"http://{ALIAS}:{PORT}", answer["token"], model.name, stage)
 
-    def close(self, access: Access) -> list[CallRecord]:
-        """End the access, and every call still in progress on it; all its calls, in order."""
+    def close(self, access: Access) -> Iterator[CallRecord]:
+        """End the access, and every call still in progress on it; all its calls, in order.
+
+        The access has ended when this returns; the calls are read as they are asked for.
+        """
         answer = self._order("close", token=access.token)
-        if answer["lines"] == 0:
-            return []
-        data = self.container.get(answer["file"], MAX_RECORD_BYTES)
-        lines = data.decode("ascii").splitlines()
-        if len(lines) != answer["lines"]:
-            raise EngineRefused(
-                f"The gateway recorded {len(lines)} of {answer['lines']} calls of {access.stage}."
-            )
-        return [CallRecord.model_validate(loads_whole(line)) for line in lines]
+        return self._recorded(answer["file"], answer["lines"], access.stage)
+
+    def _recorded(self, file: str, lines: int, stage: str) -> Iterator[CallRecord]:
+        """By way of a file on this host, as they may be more than fits into memory."""
+        if lines == 0:
+            return
+        with tempfile.TemporaryFile() as spool:
+            self.container.get_into(file, MAX_RECORD_BYTES, spool)
+            spool.seek(0)
+            found = 0
+            for line in spool:
+                found += 1
+                yield CallRecord.model_validate(loads_whole(line))
+        if found != lines:
+            raise EngineRefused(f"The gateway recorded {found} of {lines} calls of {stage}.")
 
     def status(self) -> dict[str, Any]:
         """`open`: tokens that are good now; `recorded`: calls; `refused`: reason → count."""

@@ -1,4 +1,4 @@
-"""One model call as the gateway recorded it: one JSON line of `calls.jsonl`.
+"""One model call as the gateway recorded it: one JSON line of `calls.jsonl` (see `stream`).
 
 The lines are written by `orchestrator.gateway.server.recorder`, which runs in the gateway's
 container and shares no code with us; a test holds both to the same shape.

@@ -5,30 +5,20 @@ import os
 import re
 import secrets
 from collections.abc import Iterator
-from contextlib import contextmanager, suppress
+from contextlib import suppress
 from datetime import UTC, datetime
 from pathlib import Path
 from typing import TypeVar
 
 from pydantic import BaseModel, ValidationError
 
-from orchestrator.errors import RecordNotFound, RecordUnreadable, RecordUnwritable
+from orchestrator.errors import RecordNotFound, RecordUnreadable
 from orchestrator.records.schema import SCHEMA_VERSION, RunRecord, RunSpec, TrialRecord
+from orchestrator.records.stream import CallStream
+from orchestrator.records.writing import writing
 
 _Model = TypeVar("_Model", bound=BaseModel)
 _SAFE_ID = re.compile(r"^[A-Za-z0-9][A-Za-z0-9._-]{0,120}$")
-
-
-@contextmanager
-def writing(path: Path) -> Iterator[None]:
-    """What the system refuses while `path` is written becomes RecordUnwritable."""
-    try:
-        yield
-    except OSError as exc:
-        raise RecordUnwritable(
-            f"{path}: can't be written: {exc.strerror or exc}; free space, make it writable, or "
-            "name another home folder (`home` in orch.toml, ORCH_HOME)"
-        ) from exc
 
 
 def write_atomic(path: Path, data: bytes) -> None:
@@ -131,15 +121,9 @@ class TrialStore:
         write_atomic(path, text.encode("utf-8", "surrogateescape"))
         return path
 
-    def append_lines(self, run_id: str, name: str, lines: list[str]) -> None:
-        """Append lines to a stream file of the run, flushed and synced. Raises RecordUnwritable."""
-        path = self.run_folder(run_id) / name
-        with writing(path):
-            path.parent.mkdir(parents=True, exist_ok=True)
-            with path.open("a", encoding="utf-8") as file:
-                file.writelines(f"{line}\n" for line in lines)
-                file.flush()
-                os.fsync(file.fileno())
+    def calls(self, run_id: str) -> CallStream:
+        """The run's model calls."""
+        return CallStream(self.run_folder(run_id))
 
 
 def _dump(record: BaseModel) -> bytes:

@@ -19,6 +19,8 @@ from orchestrator.sandbox.engine import Engine, translated
 
 STAMP = 946684800
 """Modification time of all we lay (2000-01-01): the same everywhere, and valid in a zip."""
+PIECE = 1 << 20
+"""Bytes read at a time."""
 STAT_HEADER = "X-Docker-Container-Path-Stat"
 
 # Bits of Go's FileMode, which is what the engine sends.
@@ -156,11 +158,19 @@ def _head(engine: Engine, container: str, path: str) -> Entry | None:
 
 def read(engine: Engine, container: str, path: str, max_bytes: int) -> bytes:
     """The bytes of a regular file of at most `max_bytes`. Raises UnsafeOutput for all else."""
+    out = io.BytesIO()
+    read_into(engine, container, path, max_bytes, out)
+    return out.getvalue()
+
+
+def read_into(engine: Engine, container: str, path: str, max_bytes: int, out: IO[bytes]) -> None:
+    """Write to `out`, piece by piece, what `read` would give. Raises UnsafeOutput as it does."""
     entry = stat(engine, container, path)
     if entry is None:
         raise UnsafeOutput(path, "is missing")
     _check(path, entry.kind, entry.size, max_bytes)
     api: Any = engine.api
+    copied = 0
     with translated(f"read {path}"):
         url = api._url("/containers/{0}/archive", container)
         plain = {"Accept-Encoding": "identity"}
@@ -174,15 +184,15 @@ def read(engine: Engine, container: str, path: str, max_bytes: int) -> bytes:
                     raise UnsafeOutput(path, "is missing")
                 _check(path, "file" if member.isreg() else "other", member.size, max_bytes)
                 content = tar.extractfile(member)
-                data = content.read(max_bytes + 1) if content else b""
+                while content and (piece := content.read(PIECE)):
+                    copied += out.write(piece)
         except tarfile.TarError as error:
             raise UnsafeOutput(path, f"could not be read: {error}") from error
         finally:
             # An unread stream holds the container's lock: everything else would hang.
             response.close()
-    if len(data) != member.size:
+    if copied != member.size:
         raise UnsafeOutput(path, "changed while it was read")
-    return data
 
 
 def _check(path: str, kind: Kind, size: int, max_bytes: int) -> None:

@@ -7,7 +7,7 @@ from contextlib import contextmanager, suppress
 from dataclasses import dataclass, field
 from pathlib import Path
 from types import TracebackType
-from typing import Any, Literal
+from typing import IO, Any, Literal
 
 from orchestrator.errors import ContainerLost, EngineRefused, EngineUnavailable, OrchError
 from orchestrator.sandbox import archive
@@ -313,6 +313,10 @@ class Container:
     def get(self, path: str, max_bytes: int) -> bytes:
         """The bytes of a regular file in a volume. Raises UnsafeOutput for anything else."""
         return archive.read(self.engine, self.id, path, max_bytes)
+
+    def get_into(self, path: str, max_bytes: int, out: IO[bytes]) -> None:
+        """As `get`, written to `out` piece by piece."""
+        archive.read_into(self.engine, self.id, path, max_bytes, out)
 
     def stat(self, path: str) -> Entry | None:
         """What lies at `path`, unread; None: nothing. Raises UnsafeOutput below a link."""

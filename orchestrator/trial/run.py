@@ -81,6 +81,7 @@ def perform(bench: Bench, spec: RunSpec) -> RunRecord:
         record.duration_s = time.monotonic() - began
         record.finished_at = datetime.now(UTC)
         bench.store.save_run(record)
+        bench.store.calls(spec.run_id).close_segment()
     _tell_end(bench, record)
     return record
 

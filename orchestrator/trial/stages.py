@@ -3,13 +3,15 @@
 from __future__ import annotations
 
 import time
+from collections.abc import Iterable, Iterator
 from contextlib import ExitStack
 from dataclasses import dataclass, field
 from datetime import UTC, datetime
 
 from orchestrator.agents.base import AgentJob
-from orchestrator.records.calls import usage_of
-from orchestrator.records.schema import AgentStage, ExecuteStage, Failure, RunSpec
+from orchestrator.config import Price
+from orchestrator.records.calls import CallRecord, usage_of
+from orchestrator.records.schema import AgentStage, ExecuteStage, Failure, RunSpec, Usage
 from orchestrator.sandbox import network, volume
 from orchestrator.sandbox.history import History, Tree
 from orchestrator.sandbox.labels import Owner
@@ -23,6 +25,7 @@ from orchestrator.trial.bench import Bench
 from orchestrator.trial.conduct import conduct
 from orchestrator.trial.judge import judge_agent_stage
 from orchestrator.trial.prompts import PromptOutput, output_of, own_files, render, without_label
+from orchestrator.trial.truncation import Gauge
 from orchestrator.trial.wallet import Purse, Spent
 
 LAST_WORDS_S = 10.0
@@ -154,13 +157,9 @@ def agent_stage(desk: RunDesk, stage: AgentStageSpec, template: str, turn: int) 
             )
         )
     finally:
-        calls = bench.gateway.close(access)
-        desk.spent += Spent(usage_of(calls, price), time.monotonic() - began)
-        bench.store.append_lines(
-            desk.spec.run_id, "calls.jsonl", [call.model_dump_json() for call in calls]
-        )
-    gauge = bench.gauges.get(desk.spec.model)
-    cut = gauge.examine(calls, stage.name) if gauge else None
+        watch = _Watch(stage.name, bench.gauges.get(desk.spec.model), price)
+        bench.store.calls(desk.spec.run_id).append(watch.over(bench.gateway.close(access)))
+        desk.spent += Spent(watch.usage, time.monotonic() - began)
     before = desk.tree
     tree = _snapshot(desk, place)
     desk.tree = tree.id
@@ -176,7 +175,7 @@ def agent_stage(desk: RunDesk, stage: AgentStageSpec, template: str, turn: int) 
         missing=[name for name in stage.expects if name not in present],
         dropped=report.dropped,
         skipped=tree.skipped,
-        usage=usage_of(calls, price),
+        usage=watch.usage,
         agent_output=report.output,
         failure=judge_agent_stage(
             stage=stage.name,
@@ -185,9 +184,34 @@ def agent_stage(desk: RunDesk, stage: AgentStageSpec, template: str, turn: int) 
             changes=changes,
             announced=report.written,
             dropped=report.dropped,
-            reported=cut or conduct(calls, stage.name) or report.failure,
+            reported=watch.failure or report.failure,
         ),
     )
+
+
+class _Watch:
+    """What a stage's calls amount to, seen one by one as they pass into the record."""
+
+    def __init__(self, stage: str, gauge: Gauge | None, price: Price | None) -> None:
+        self.usage = Usage()
+        self._stage = stage
+        self._gauge = gauge
+        self._price = price
+        self._cut: Failure | None = None
+        self._conduct: Failure | None = None
+
+    @property
+    def failure(self) -> Failure | None:
+        return self._cut or self._conduct
+
+    def over(self, calls: Iterable[CallRecord]) -> Iterator[CallRecord]:
+        """The same calls, each judged as it passes."""
+        for call in calls:
+            self.usage = self.usage + usage_of([call], self._price)
+            cut = self._gauge.examine([call], self._stage) if self._gauge else None
+            self._cut = self._cut or cut
+            self._conduct = conduct([call], self._stage)
+            yield call
 
 
 def _agent_limits(bench: Bench, purse: Purse) -> Limits:

@@ -172,7 +172,7 @@ def test_a_stage_ends_at_its_deadline_and_its_call_with_it(
             gateway.use_ollama(url)
             access = run.open("m")
             report = run.work(access, AGENT_LIMITS.model_copy(update={"wall_s": 4.0}))
-            calls = gateway.close(access)
+            calls = list(gateway.close(access))
         assert report.failure is not None
         assert report.failure.failure_class is FailureClass.TIMEOUT
         assert report.written == []

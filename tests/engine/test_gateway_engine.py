@@ -161,7 +161,7 @@ def test_only_the_right_token_from_the_right_network_reaches_its_model(
                     seed=1, network=replace(run.net, subnet="0.0.0.0/0"),
                 )  # fmt: skip
                 assert ask(stranger, anywhere, "/api/chat", chat("careful"))[0] == 200
-    calls = gateway.close(access)
+    calls = list(gateway.close(access))
     assert [(call.error.cause if call.error else "ok") for call in calls] == [
         "ok", "refused", "refused", "refused",
     ]  # fmt: skip
@@ -193,7 +193,7 @@ def test_two_runs_at_once_get_their_own(
 
 def test_orders_that_make_no_sense(gateway: GatewayService, run: Run) -> None:
     access = run.open()
-    assert gateway.close(access) == []
+    assert list(gateway.close(access)) == []
     with pytest.raises(EngineRefused, match="no such token"):
         gateway.close(access)
 
@@ -306,7 +306,7 @@ def test_half_a_reply_never_reaches_the_workspace(
             fake.faults.extend([fault] * 9)
             access = run.open("gpt-oss:20b")
             report = run.work(access)
-            calls = service.close(access)
+            calls = list(service.close(access))
             fake.faults.clear()
             assert report.failure is not None
             assert report.failure.failure_class is failure_class, fault

@@ -126,11 +126,12 @@ def test_the_record_holds_prompts_calls_outputs_and_snapshots(
         "08-evaluate.md",
         "09-docs.md",
     ]
-    calls = [json.loads(line) for line in (folder / "calls.jsonl").read_text().splitlines()]
-    assert [call["stage"] for call in calls] == [
+    assert [path.name for path in store.calls(run.spec.run_id).files()] == ["calls-0001.jsonl.gz"]
+    calls = list(store.calls(run.spec.run_id).read())
+    assert [call.stage for call in calls] == [
         "explore", "decide", "implement", "implement", "evaluate", "docs",
     ]  # fmt: skip
-    assert all(call["pinned"]["options.seed"]["sent"] == run.spec.seed for call in calls)
+    assert all(call.pinned["options.seed"].sent == run.spec.seed for call in calls)
     trees = [stage.tree for stage in run.stages if isinstance(stage, AgentStage)]
     assert len(set(trees)) == len(trees)
     assert run.score is not None

@@ -105,7 +105,7 @@ def test_what_can_not_be_written_is_one_sentence(tmp_path: Path) -> None:
     with pytest.raises(RecordUnwritable, match=r"run\.json: can't be written: Not a directory"):
         store.save_run(RunRecord(spec=RunSpec(run_id="r", model="m", index=0, seed=1)))
     with pytest.raises(RecordUnwritable, match="calls"):
-        store.append_lines("r", "calls.jsonl", ["{}"])
+        store.calls("r").append([])
 
 
 @pytest.mark.parametrize("content", ["[" * 100_000, "\x00", "[]", '{"schema_version": 1}'])
