@@ -182,7 +182,7 @@ def _with_remote(function: Any) -> Any:
     required=True,
     metavar="A,B,…",
     help="Model references, comma-separated: `gpt-oss:20b` (Ollama), `openai/NAME`, "
-    "`anthropic/NAME`, `scripted/NAME`.",
+    "`anthropic/NAME`, `scripted/NAME`, `replay/TRIAL/RUN`.",
 )
 @click.option("--runs", type=click.IntRange(1), help="Runs of each model. Default: the task's.")
 @click.option("--seed", type=click.IntRange(0), default=1, show_default=True, help="Trial seed.")
@@ -334,6 +334,36 @@ def report(trial_id: str, as_json: bool) -> None:
         _print_json(summary.model_dump(mode="json"))
     else:
         print_summary(summary)
+
+
+@main.command()
+@click.argument("run")
+@click.option(
+    "--allow-drift",
+    is_flag=True,
+    help="Also where task, data or images are not those of the recording; the record says which.",
+)
+@click.option("--json", "as_json", is_flag=True, help="Print the comparison as JSON on stdout.")
+def replay(run: str, allow_drift: bool, as_json: bool) -> None:
+    """Do RUN again with its recorded replies instead of a model, and compare.
+
+    RUN is written TRIAL/RUN-ID, e.g. latest/gpt-oss-20b-01. TRIAL may be shortened to its
+    beginning, RUN-ID to any part that fits one run only. RUN-ID alone is of the latest trial that
+    has such a run; a run's folder works too.
+
+    The replay is a trial of its own, with the recorded seed and settings; the gateway reaches no
+    model. Exit code 0: model calls, snapshots, environment locks, predictions, score and failure
+    are the same; 1: they are not.
+    """
+    from orchestrator.trial.replay import replay_run
+
+    compared = replay_run(_settings(), run, allow_drift=allow_drift, say=_say)
+    if as_json:
+        _print_json(compared.json_ready())
+    else:
+        for line in compared.lines():
+            click.echo(line)
+    sys.exit(0 if compared.same else 1)
 
 
 @main.command()

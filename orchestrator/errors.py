@@ -77,6 +77,10 @@ class RecordUnwritable(OrchError):
     exit_code = 1
 
 
+class ReplayRefused(OrchError):
+    """A recorded run can't be replayed, or not under the conditions that it was recorded under."""
+
+
 class SubmissionNotFound(OrchError):
     """The folder to score is missing or holds no submission."""
 

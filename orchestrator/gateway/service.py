@@ -5,9 +5,10 @@ from __future__ import annotations
 import json
 import tempfile
 import time
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from contextlib import ExitStack
 from dataclasses import dataclass
+from pathlib import Path
 from types import TracebackType
 from typing import Any, Protocol
 
@@ -34,6 +35,8 @@ CTL = ("python", "-m", "server.ctl")
 LIMITS = Limits(memory_mb=256, cpus=1, pids=64, tmp_mb=16, fsize_mb=4096)
 START_S = 60.0
 ORDER_S = 60.0
+RECORDING_S = 600.0
+"""For reading a recording through, which may be gigabytes."""
 MAX_RECORD_BYTES = LIMITS.fsize_mb << 20
 THINKING: Mapping[str, bool] = {"on": True, "off": False}
 """Words for what is no level but a yes or no."""
@@ -44,7 +47,7 @@ class Model(Protocol):
 
     @property
     def kind(self) -> str:
-        """`ollama`, `openai`, `anthropic` or `scripted`."""
+        """`ollama`, `openai`, `anthropic`, `scripted` or `replay`."""
 
     @property
     def name(self) -> str:
@@ -194,6 +197,19 @@ class GatewayService:
         self.container.put(RECORDS, {SCRIPTS: data})
         self._order("scripts", path=f"{RECORDS}/{SCRIPTS}")
 
+    def load_recording(self, run: str, calls: Iterable[CallRecord]) -> None:
+        """What `run` will be answered with; its accesses are opened for a model of kind replay.
+
+        By way of a file on this host, as they may be more than fits into memory.
+        """
+        with tempfile.NamedTemporaryFile(prefix="orch-replay-") as spool:
+            for call in calls:
+                spool.write(json.dumps(call.model_dump()).encode("ascii") + b"\n")
+            spool.flush()
+            name = f"replay-{run}.jsonl"
+            self.container.put(RECORDS, {name: Path(spool.name)})
+        self._order("replay", timeout_s=RECORDING_S, run=run, path=f"{RECORDS}/{name}")
+
     def http(self, base_url: str, headers: Mapping[str, str] | None = None) -> httpx.Client:
         """A client that asks from where the gateway stands; to be closed by the caller."""
         transport = ExecTransport(self.container)
@@ -264,9 +280,9 @@ class GatewayService:
         """`open`: tokens that are good now; `recorded`: calls; `refused`: reason → count."""
         return self._order("status")
 
-    def _order(self, do: str, **more: object) -> dict[str, Any]:
+    def _order(self, do: str, timeout_s: float = ORDER_S, **more: object) -> dict[str, Any]:
         order = json.dumps({"do": do, **more}).encode()
-        ended = self.container.exec(CTL, timeout_s=ORDER_S, stdin=order, log_kb=256)
+        ended = self.container.exec(CTL, timeout_s=timeout_s, stdin=order, log_kb=256)
         if ended.ending is not Ending.EXITED or ended.exit_code != 0:
             why = ended.stderr.text.strip()[-500:] or str(ended.ending)
             raise EngineRefused(f"The gateway did not take the order {do}: {why}.")

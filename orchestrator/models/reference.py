@@ -1,4 +1,4 @@
-"""Model references as users write them: `gpt-oss:20b`, `scripted/careful`, `openai/NAME` …"""
+"""Model references as users write them: `gpt-oss:20b`, `scripted/careful`, `replay/TRIAL/RUN` …"""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ class ModelKind(StrEnum):
 
 REMOTE = frozenset({ModelKind.OPENAI, ModelKind.ANTHROPIC})
 """Kinds that are behind an API of their own, which is asked for the very name."""
-USABLE = frozenset({ModelKind.OLLAMA, ModelKind.SCRIPTED}) | REMOTE
+USABLE = frozenset({ModelKind.OLLAMA, ModelKind.SCRIPTED, ModelKind.REPLAY}) | REMOTE
 
 # [host[:port]/][namespace/]model[:tag], as Ollama names models.
 _OLLAMA = re.compile(
@@ -39,7 +39,7 @@ class ModelReference:
     @property
     def needs_upstream(self) -> bool:
         """Whether a model server must be reached for it."""
-        return self.kind is not ModelKind.SCRIPTED
+        return self.kind not in (ModelKind.SCRIPTED, ModelKind.REPLAY)
 
     @property
     def needs_ollama(self) -> bool:
@@ -60,6 +60,8 @@ def parse_reference(text: str) -> ModelReference:
             f"{text!r} is no model reference; write e.g. gpt-oss:20b (Ollama), openai/NAME, "
             "anthropic/NAME or scripted/careful"
         )
+    if kind is ModelKind.REPLAY and "/" not in name:
+        raise ModelUnknown(f"{text}: a replay is written replay/TRIAL/RUN")
     if kind not in USABLE:
         raise ModelUnknown(
             f"{text}: models of kind {kind} are not supported yet; "

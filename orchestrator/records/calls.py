@@ -71,7 +71,7 @@ class CallRecord(Record):
     """UTC, ISO 8601."""
     endpoint: str
     model: str
-    upstream: Literal["ollama", "scripted", "openai", "anthropic"]
+    upstream: Literal["ollama", "scripted", "openai", "anthropic", "replay"]
     request: dict[str, Any]
     """The request as the agent asked it."""
     pinned: dict[str, Pinned]

@@ -48,6 +48,7 @@ class FailureClass(StrEnum):
     MODEL_UNAVAILABLE = "model-unavailable"
     MODEL_SERVER_ERROR = "model-server-error"
     AGENT_ERROR = "agent-error"
+    REPLAY_DIFFERS = "replay-differs"
     ENGINE_UNAVAILABLE = "engine-unavailable"
     IMAGE_MISSING = "image-missing"
     INDEX_UNAVAILABLE = "index-unavailable"
@@ -107,6 +108,7 @@ TABLE: dict[FailureClass, Row] = {
     _C.MODEL_UNAVAILABLE: Row(_H, True, False, "the model server does not answer"),
     _C.MODEL_SERVER_ERROR: Row(_H, True, False, "the model server failed; see its text"),
     _C.AGENT_ERROR: Row(_H, True, False, "the agent itself crashed"),
+    _C.REPLAY_DIFFERS: Row(_H, False, False, "the run no longer asks what was recorded"),
     _C.ENGINE_UNAVAILABLE: Row(_H, True, False, "the container engine went away"),
     _C.IMAGE_MISSING: Row(_H, False, False, "an image was deleted; build it again"),
     _C.INDEX_UNAVAILABLE: Row(_H, True, False, "the package index does not answer"),

@@ -13,6 +13,7 @@ from orchestrator.sandbox.labels import Owner
 from orchestrator.task import Task
 from orchestrator.trial.data import DataSet
 from orchestrator.trial.log import TrialLog
+from orchestrator.trial.recording import Recordings
 from orchestrator.trial.tools import Images
 from orchestrator.trial.truncation import Gauge
 
@@ -27,6 +28,7 @@ class Bench:
     agent: Agent
     models: dict[str, ModelReference]
     prices: dict[str, Price]
+    recordings: Recordings
     settings: TrialSettings
     store: TrialStore
     log: TrialLog

@@ -3,9 +3,9 @@
 from __future__ import annotations
 
 import sys
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from contextlib import ExitStack, suppress
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from datetime import UTC, datetime
 
 from orchestrator import __version__
@@ -34,6 +34,13 @@ from orchestrator.trial.log import Say, TrialLog
 from orchestrator.trial.plan import make_plan
 from orchestrator.trial.preflight import clear
 from orchestrator.trial.prompts import check_prompts
+from orchestrator.trial.recording import (
+    Now,
+    Recording,
+    Replays,
+    find_recording,
+    refuse_settings,
+)
 from orchestrator.trial.run import perform
 from orchestrator.trial.scripts import check_scripted, render_scripts
 from orchestrator.trial.session import session
@@ -60,6 +67,10 @@ class TrialOptions:
     think: str | None = None
     budget: Budget = field(default_factory=Budget)
     scale: float = 1.0
+    allow_drift: bool = False
+    """Replay a run also where task, data or images are not those that it was recorded with."""
+    recordings: Mapping[str, Recording] = field(default_factory=dict)
+    """Of replays among the models, those that are known already."""
 
 
 def say_to_stderr(line: str) -> None:
@@ -75,12 +86,16 @@ def run_trial(settings: Settings, options: TrialOptions, say: Say = say_to_stder
     the user stops it; what was finished by then is kept.
     """
     task = find_task(settings, options.task)
-    references = _references(options.models)
+    references, recordings = _references(settings, options)
     check_scripted(task, references)
     check_prompts(task)
     check_remote(settings, references, options.temperature, options.think)
     chosen = _chosen(task, options)
+    for recording in recordings.values():
+        refuse_settings(recording, chosen)
     data = ensure_data(settings.holdout_dir, task, chosen.scale, say=say)
+    replays = Replays(recordings, options.allow_drift)
+    replays.check(Now(task.fingerprint(), data.record))
     _preflight(settings, task, references, chosen, data, say)
     store = TrialStore(settings.runs_dir / new_trial_id(task.name))
     done = False
@@ -89,7 +104,10 @@ def run_trial(settings: Settings, options: TrialOptions, say: Say = say_to_stder
             engine = Engine.connect()
             owner = stack.enter_context(session(settings, engine, store.trial_id, say))
             bench, record = _prepare(
-                _Start(settings, engine, owner, task, references, chosen, data, store, say), stack
+                _Start(
+                    settings, engine, owner, task, references, replays, chosen, data, store, say
+                ),
+                stack,
             )
             for spec in record.plan:
                 perform(bench, spec)
@@ -104,12 +122,24 @@ def run_trial(settings: Settings, options: TrialOptions, say: Say = say_to_stder
     return summarise_store(store, alive=False)
 
 
-def _references(models: Sequence[str]) -> list[ModelReference]:
-    references = [parse_reference(text) for text in models]
+def _references(
+    settings: Settings, options: TrialOptions
+) -> tuple[list[ModelReference], dict[str, Recording]]:
+    """The models, and the recordings of those that are replays."""
+    references: list[ModelReference] = []
+    recordings: dict[str, Recording] = {}
+    for text in options.models:
+        reference = parse_reference(text)
+        if reference.kind is ModelKind.REPLAY:
+            recording = options.recordings.get(text)
+            recording = recording or find_recording(settings.runs_dir, reference.name)
+            reference = recording.answering(replace(reference, text=recording.reference))
+            recordings[reference.text] = recording
+        references.append(reference)
     for reference in references:
         if references.count(reference) > 1:
             raise UsageError(f"--models names {reference.text} twice; use --runs for more runs")
-    return references
+    return references, recordings
 
 
 def _chosen(task: Task, options: TrialOptions) -> TrialSettings:
@@ -160,6 +190,7 @@ class _Start:
     owner: Owner
     task: Task
     references: Sequence[ModelReference]
+    replays: Replays
     chosen: TrialSettings
     data: DataSet
     store: TrialStore
@@ -173,6 +204,9 @@ class _Start:
 def _prepare(start: _Start, stack: ExitStack) -> tuple[Bench, TrialRecord]:
     """Images, gateway, models, proof of isolation; then the plan is stored."""
     images = trial_images(start.engine, start.say)
+    replayed = start.replays.check(
+        Now(start.task.fingerprint(), start.data.record, images.records())
+    )
     agent = BuiltinAgent(start.engine, images.agent)
     uplink = Uplink(start.settings.uplink_network) if start.needs_server else None
     gateway = stack.enter_context(
@@ -183,6 +217,7 @@ def _prepare(start: _Start, stack: ExitStack) -> tuple[Bench, TrialRecord]:
         *_scripted(start.references),
         *_served(start, gateway, stack),
         *_remote(start, gateway, stack),
+        *replayed,
     ]
     if warning := wallet.unpriced(
         start.chosen.budget, {one.reference: one.price for one in models}
@@ -190,6 +225,7 @@ def _prepare(start: _Start, stack: ExitStack) -> tuple[Bench, TrialRecord]:
         start.say(f"warning: {warning}")
     _prove(start, images)
     record = _record(start, images, models)
+    _deliver(start, gateway, record)
     start.store.save_trial(record)
     log = TrialLog(start.store.log_file, start.say)
     stack.callback(log.close)
@@ -203,6 +239,7 @@ def _prepare(start: _Start, stack: ExitStack) -> tuple[Bench, TrialRecord]:
         agent=agent,
         models={reference.text: reference for reference in start.references},
         prices={model.reference: model.price for model in models if model.price is not None},
+        recordings=start.replays.recordings,
         settings=start.chosen,
         store=start.store,
         log=log,
@@ -265,6 +302,16 @@ def _remote(start: _Start, gateway: GatewayService, stack: ExitStack) -> list[Mo
     return found
 
 
+def _deliver(start: _Start, gateway: GatewayService, record: TrialRecord) -> None:
+    """Give the gateway the recorded calls of every run that is a replay."""
+    for spec in record.plan:
+        if recording := start.replays.recordings.get(spec.model):
+            calls = recording.store.calls(recording.run.spec.run_id)
+            gateway.load_recording(spec.run_id, calls.read())
+            for note in calls.notes:
+                start.say(f"warning: {note}")
+
+
 def _prove(start: _Start, images: Images) -> None:
     """Raises PreflightFailed where a container can reach what it must not."""
     with network.internal(start.engine, start.owner.as_role("probe")) as net:
@@ -303,6 +350,7 @@ def _record(start: _Start, images: Images, models: Sequence[ModelRecord]) -> Tri
             [reference.text for reference in start.references],
             start.chosen.runs,
             start.chosen.seed,
+            {text: one.run.spec.seed for text, one in start.replays.recordings.items()},
         ),
     )
 

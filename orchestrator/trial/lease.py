@@ -9,7 +9,7 @@ from pathlib import Path
 from types import TracebackType
 
 from orchestrator.errors import UsageError
-from orchestrator.records.store import writing
+from orchestrator.records.writing import writing
 
 FOLDER = ".leases"
 

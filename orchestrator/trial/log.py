@@ -8,7 +8,7 @@ from typing import Any, TextIO
 
 import structlog
 
-from orchestrator.records.store import writing
+from orchestrator.records.writing import writing
 
 Say = Callable[[str], None]
 

@@ -10,8 +10,16 @@ from datetime import UTC, datetime
 
 from orchestrator.agents.base import AgentJob
 from orchestrator.config import Price
-from orchestrator.records.calls import CallRecord, usage_of
-from orchestrator.records.schema import AgentStage, ExecuteStage, Failure, RunSpec, Usage
+from orchestrator.records.calls import CallError, CallRecord, usage_of
+from orchestrator.records.failures import FailureClass
+from orchestrator.records.schema import (
+    AgentStage,
+    Evidence,
+    ExecuteStage,
+    Failure,
+    RunSpec,
+    Usage,
+)
 from orchestrator.sandbox import network, volume
 from orchestrator.sandbox.history import History, Tree
 from orchestrator.sandbox.labels import Owner
@@ -197,17 +205,19 @@ class _Watch:
         self._stage = stage
         self._gauge = gauge
         self._price = price
+        self._differs: Failure | None = None
         self._cut: Failure | None = None
         self._conduct: Failure | None = None
 
     @property
     def failure(self) -> Failure | None:
-        return self._cut or self._conduct
+        return self._differs or self._cut or self._conduct
 
     def over(self, calls: Iterable[CallRecord]) -> Iterator[CallRecord]:
         """The same calls, each judged as it passes."""
         for call in calls:
             self.usage = self.usage + usage_of([call], self._price)
+            self._differs = self._differs or _differing(self._stage, call.error)
             cut = self._gauge.examine([call], self._stage) if self._gauge else None
             self._cut = self._cut or cut
             self._conduct = conduct([call], self._stage)
@@ -251,8 +261,23 @@ def execute_stage(desk: RunDesk, stage: ExecuteStageSpec, turn: int) -> ExecuteS
             bench.store.write_text(
                 desk.spec.run_id, f"steps/{place}-{step.name}.{name}.txt", stream.text
             )
-    desk.output = output_of(done)
+    recording = bench.recordings.get(desk.spec.model)
+    # What a program printed may hold a time: a replay asks with what it printed then.
+    desk.output = output_of((recording and recording.executed(stage.name, turn)) or done)
     return done
+
+
+def _differing(stage: str, found: CallError | None) -> Failure | None:
+    """The gateway's word on a replay that asked something else, whatever the agent made of it."""
+    if found is None or found.failure_class is not FailureClass.REPLAY_DIFFERS:
+        return None
+    sentence, *lines = found.sentence.splitlines()
+    return Failure(
+        failure_class=FailureClass.REPLAY_DIFFERS,
+        sentence=sentence,
+        stage=stage,
+        evidence=[Evidence(source="recording", excerpt=line) for line in lines],
+    )
 
 
 def _snapshot(desk: RunDesk, message: str) -> Tree:

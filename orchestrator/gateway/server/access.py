@@ -39,7 +39,7 @@ class Access:
     stage: str
     turn: int
     model: str
-    upstream: Literal["ollama", "scripted", "openai", "anthropic"]
+    upstream: Literal["ollama", "scripted", "openai", "anthropic", "replay"]
     sources: tuple[ipaddress.IPv4Network | ipaddress.IPv6Network, ...]
     pins: Pins
     file: str

@@ -97,11 +97,12 @@ class Agents:
             spent = Failed("budget-exhausted", f"{reached}; no further call is let through")
             record_refusal(access, self._desk.recorder, dialect.name, body, spent)
             raise spent
+        asked = Asked(dialect.name, dialect.endpoint, body, native)
         call = Call(
             access,
-            self._desk.upstream_of(access),
+            self._desk.upstream_of(access, asked),
             self._desk.recorder,
-            Asked(dialect.name, dialect.endpoint, body, native),
+            asked,
             retry_wait_s=self._desk.retry_wait_s,
         )
         return CallResponse(call, dialect, stream=native["stream"])

@@ -43,6 +43,7 @@ CAUSES: dict[str, Cause] = {
     "stalled": Cause(_ERROR, False, 504),
     "too-long": Cause(_ERROR, False, 504),
     "context-overflow": Cause("context-overflow", False, 400),
+    "replay-differs": Cause("replay-differs", False, 409),
     "gateway-error": Cause(_ERROR, False, 500),
     "repetition": Cause("runaway-generation", False, 200),
     "budget-exhausted": Cause("budget-exhausted", False, 402),

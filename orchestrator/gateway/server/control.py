@@ -11,6 +11,7 @@ from pathlib import Path
 from typing import Any
 
 from .desk import Desk
+from .replay import Recording
 
 SOCKET = "/tmp/gateway.sock"
 MAX_LINE = 1 << 20
@@ -35,8 +36,8 @@ async def obey(desk: Desk, order: dict[str, Any]) -> dict[str, Any]:
     """Carry out one order. `do` names it:
 
     `status`; `scripts` (`path` of a JSON file in a volume); `ollama` (`url`);
-    `remote` (`kind`, `url`, `key`); `open` (see Accesses.open) → `token`;
-    `close` (`token`) → `file`, `lines`.
+    `remote` (`kind`, `url`, `key`); `replay` (`run`, `path` of its recording) → `calls`;
+    `open` (see Accesses.open) → `token`; `close` (`token`) → `file`, `lines`.
     """
     match order["do"]:
         case "status":
@@ -51,6 +52,11 @@ async def obey(desk: Desk, order: dict[str, Any]) -> dict[str, Any]:
         case "remote":
             await desk.use_remote(order["kind"], order["url"], order["key"])
             return {}
+        case "replay":
+            # In a thread: a recording can be gigabytes.
+            recording = await asyncio.to_thread(Recording, Path(order["path"]))
+            desk.recordings[order["run"]] = recording
+            return {"calls": len(recording)}
         case "open":
             return {"token": desk.accesses.open(order).token}
         case "close":

@@ -6,9 +6,11 @@ from pathlib import Path
 from typing import Any
 
 from .access import Access, Accesses
+from .calls import Asked
 from .causes import Failed
 from .recorder import Recorder
 from .remote import Remote
+from .replay import Recording
 from .upstreams import Ollama, Scripted, Scripts, Upstream
 
 
@@ -20,6 +22,8 @@ class Desk:
         self.ollama: Ollama | None = None
         self.remotes: dict[str, Remote] = {}
         self.scripted = Scripted({})
+        self.recordings: dict[str, Recording] = {}
+        """By the run that replays them."""
 
     async def use_ollama(self, url: str) -> None:
         if self.ollama is not None:
@@ -36,8 +40,15 @@ class Desk:
     def use_scripts(self, scripts: Scripts) -> None:
         self.scripted = Scripted(scripts)
 
-    def upstream_of(self, access: Access) -> Upstream:
-        """Raises Failed when no model server was named yet."""
+    def upstream_of(self, access: Access, asked: Asked) -> Upstream:
+        """Where the next call of `access` goes.
+
+        Raises Failed when no model server was named yet, or no recording delivered.
+        """
+        if access.upstream == "replay":
+            if access.run not in self.recordings:
+                raise Failed("not-found", f"no recording for {access.run!r} was delivered")
+            return self.recordings[access.run].call(access, asked)
         if access.upstream == "scripted":
             return self.scripted
         if access.upstream == "ollama":
