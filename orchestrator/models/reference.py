@@ -19,7 +19,6 @@ class ModelKind(StrEnum):
 
 REMOTE = frozenset({ModelKind.OPENAI, ModelKind.ANTHROPIC})
 """Kinds that are behind an API of their own, which is asked for the very name."""
-USABLE = frozenset({ModelKind.OLLAMA, ModelKind.SCRIPTED, ModelKind.REPLAY}) | REMOTE
 
 # [host[:port]/][namespace/]model[:tag], as Ollama names models.
 _OLLAMA = re.compile(
@@ -62,9 +61,4 @@ def parse_reference(text: str) -> ModelReference:
         )
     if kind is ModelKind.REPLAY and "/" not in name:
         raise ModelUnknown(f"{text}: a replay is written replay/TRIAL/RUN")
-    if kind not in USABLE:
-        raise ModelUnknown(
-            f"{text}: models of kind {kind} are not supported yet; "
-            "use an Ollama model (gpt-oss:20b), openai/NAME, anthropic/NAME or scripted/NAME"
-        )
     return ModelReference(kind=kind, name=name, text=text)

@@ -37,9 +37,3 @@ def test_parses(text: str, kind: ModelKind, name: str | None) -> None:
 def test_refuses_what_is_no_reference(text: str) -> None:
     with pytest.raises(ModelUnknown, match="no model reference"):
         parse_reference(text)
-
-
-@pytest.mark.parametrize("text", ["replay/run-1"])
-def test_says_what_is_not_supported_yet(text: str) -> None:
-    with pytest.raises(ModelUnknown, match="not supported yet"):
-        parse_reference(text)

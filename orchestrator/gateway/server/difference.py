@@ -54,11 +54,18 @@ def _first(was: Any, now: Any, path: str) -> str | None:
             if found:
                 return found
         return None
+    if isinstance(was, str) and isinstance(now, str):
+        was, now = _storable(was), _storable(now)
     if was == now and isinstance(was, bool) == isinstance(now, bool):
         return None
     if isinstance(was, str) and isinstance(now, str):
         return _text(was, now, path)
     return f"{path} is {_value(was)} in the recording and {_value(now)} now"
+
+
+def _storable(text: str) -> str:
+    """Halves of surrogate pairs as `?`: that is how a record keeps them."""
+    return text.encode("utf-8", "replace").decode("utf-8")
 
 
 def _value(value: Any) -> str:

@@ -1,7 +1,7 @@
 """Replies out of a recording: the calls of a run once more, one by one, for the same requests.
 
 A call is found by stage, turn and its number there. It must ask what was asked then, to the
-letter; nothing is normalised. What differs ends it as `replay-differs`.
+letter. What differs ends it as `replay-differs`.
 """
 
 from __future__ import annotations
