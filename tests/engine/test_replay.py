@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import os
+import shutil
 import subprocess
 import sys
 from collections.abc import Iterator
@@ -12,6 +13,7 @@ from pathlib import Path
 import pytest
 from fake_ollama import FakeOllama
 
+from orchestrator.config import bundled
 from orchestrator.records.store import TrialStore, list_trials
 from orchestrator.sandbox.engine import Engine
 
@@ -28,25 +30,27 @@ print("it is now", time.time_ns())
 """
 
 
-def orch(home: Path, *args: str) -> subprocess.CompletedProcess[str]:
+def orch(home: Path, *args: str, tasks: Path | None = None) -> subprocess.CompletedProcess[str]:
     return subprocess.run(
         [sys.executable, "-m", "orchestrator.cli", *args],
         capture_output=True,
         text=True,
         check=False,
         timeout=400,
-        env=os.environ | {"ORCH_HOME": str(home), "NO_COLOR": "1", "COLUMNS": "100"},
+        env=os.environ
+        | {"ORCH_HOME": str(home), "NO_COLOR": "1", "COLUMNS": "100"}
+        | ({"ORCH_TASKS": str(tasks)} if tasks else {}),
     )
 
 
-def trial(home: Path, *args: str) -> TrialStore:
-    done = orch(home, "trial", "spam", "--scale", SCALE, "--json", *args)
+def trial(home: Path, *args: str, tasks: Path | None = None) -> TrialStore:
+    done = orch(home, "trial", "spam", "--scale", SCALE, "--json", *args, tasks=tasks)
     assert done.returncode == 0, done.stderr
     return TrialStore(home / "runs" / json.loads(done.stdout)["trial_id"])
 
 
 @pytest.fixture(scope="module")
-def home(engine: Engine, tmp_path_factory: pytest.TempPathFactory) -> Path:  # noqa: ARG001
+def home(engine: Engine, tmp_path_factory: pytest.TempPathFactory) -> Path:
     return tmp_path_factory.mktemp("home")
 
 
@@ -56,13 +60,24 @@ def scripted(home: Path) -> TrialStore:
 
 
 @pytest.fixture(scope="module")
-def served(home: Path) -> Iterator[TrialStore]:
+def short(home: Path) -> Path:
+    """A folder with the task cut to its first three stages: explore, run it, decide."""
+    shutil.copytree(bundled("tasks") / "spam", home / "short" / "spam")
+    file = home / "short" / "spam" / "task.toml"
+    head, *stages = file.read_text().split("[[stage]]")
+    tail = stages[-1][stages[-1].index("[scorer]") :]
+    file.write_text("[[stage]]".join([head, *stages[:3]]) + tail)
+    return home / "short"
+
+
+@pytest.fixture(scope="module")
+def served(home: Path, short: Path) -> Iterator[TrialStore]:
     """Two runs of a model behind a server that is gone by the time of the replay."""
     with FakeOllama("m") as fake:
         fake.reply, fake.thinking = EXPLORE, "What would help?"
         yield trial(
             home, "--models", "m", "--runs", "2", "--num-ctx", "16384", "--repair-turns", "0",
-            "--ollama-url", fake.url,
+            "--ollama-url", fake.url, tasks=short,
         )  # fmt: skip
 
 
@@ -97,7 +112,7 @@ def test_a_replay_has_the_same_snapshots_lock_predictions_and_score(
 
 
 def test_runs_behind_a_server_replay_each_to_itself_without_it(
-    home: Path, served: TrialStore
+    home: Path, served: TrialStore, short: Path
 ) -> None:
     plan = served.load_trial().plan
     seeds = [spec.seed for spec in plan]
@@ -105,7 +120,7 @@ def test_runs_behind_a_server_replay_each_to_itself_without_it(
     for spec in plan:
         calls = list(served.calls(spec.run_id).read())
         assert {call.pinned["options.seed"].sent for call in calls} == {spec.seed}
-        done = orch(home, "replay", str(served.run_folder(spec.run_id)), "--json")
+        done = orch(home, "replay", str(served.run_folder(spec.run_id)), "--json", tasks=short)
         assert done.returncode == 0, done.stderr + done.stdout
         compared = json.loads(done.stdout)
         # What the program printed is another time; the prompts have the recorded one.
