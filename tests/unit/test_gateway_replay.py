@@ -58,11 +58,13 @@ def deliver(gateway: LiveGateway, calls: list[CallRecord], run: str = "r") -> No
     assert gateway.order("replay", run=run, path=str(path)) == {"calls": len(calls)}
 
 
-def both(live: LiveGateway, offline: LiveGateway, do: Work) -> tuple[Any, Any, list[CallRecord]]:
+def both(
+    live: LiveGateway, offline: LiveGateway, do: Work, **opened: Any
+) -> tuple[Any, Any, list[CallRecord]]:
     """What the agent got and gets, and the calls of the replay, which are as they were."""
-    was, calls = work(live, do)
+    was, calls = work(live, do, **opened)
     deliver(offline, calls)
-    now, again = work(offline, do, upstream="replay")
+    now, again = work(offline, do, upstream="replay", **opened)
     for one, other in zip(calls, again, strict=True):
         assert told(one) == told(other)
     assert {call.upstream for call in again} == {"replay"}
@@ -152,6 +154,19 @@ def test_a_stream_that_broke_off_breaks_off_at_the_same_place(
     assert now.status_code == was.status_code == 200
     assert lines(now)[-1] == lines(was)[-1]
     assert lines(now)[-1].keys() == {"error"}
+
+
+def test_a_reply_that_repeated_itself_is_cut_off_at_the_same_place(
+    live: LiveGateway, offline: LiveGateway, fake: FakeOllama
+) -> None:
+    fake.reply = "Begin.\n" + "again and again\n" * 3000
+    budget = {"max_reply_tokens": 20_000}
+    was, now, again = both(live, offline, lambda http: http.post(CHAT, json=ASK), **budget)
+    assert again[0].error is not None
+    assert again[0].error.cause == "repetition"
+    assert len(again[0].reply) < len(fake.reply)
+    assert joined(now, "content") == joined(was, "content")
+    assert lines(now)[-1]["done_reason"] == lines(was)[-1]["done_reason"] == "length"
 
 
 def test_what_the_gateway_refused_it_refuses_again(live: LiveGateway, offline: LiveGateway) -> None:

@@ -119,18 +119,29 @@ def _carried(native: dict[str, Any], pinned: dict[str, Any]) -> Carries:
 def _pieces(recorded: dict[str, Any]) -> list[dict[str, Any]]:
     """Messages as a stream brings them: the reasoning, the text, the tool calls."""
     thinking, text = recorded["thinking"], recorded["reply"]
-    error = recorded["error"]
-    repeats = error is not None and error["cause"] == "repetition"
-    # Endless repetition was noticed at the end of what was said, and must be there again.
-    size = max(len(thinking), len(text), 1) if repeats else SCRIPT_CHUNK
-    pieces: list[dict[str, Any]] = [
-        {"content": "", "thinking": thinking[start : start + size]}
-        for start in range(0, len(thinking), size)
-    ]
-    pieces += [{"content": text[start : start + size]} for start in range(0, len(text), size)]
+    count = recorded["reply_tokens"]
+    if recorded["error"] is not None and count:
+        # Tokens of a reply without an end are guessed by its pieces: as many as there were. The
+        # long one comes last: what repeats itself was noticed there.
+        thoughts = _in_pieces(thinking, count - 1 if text else count)
+        texts = _in_pieces(text, count - len(thoughts))
+    else:
+        thoughts, texts = (_chunks(one) for one in (thinking, text))
+    pieces: list[dict[str, Any]] = [{"content": "", "thinking": one} for one in thoughts]
+    pieces += [{"content": one} for one in texts]
     if recorded["tool_calls"]:
         pieces.append({"content": "", "tool_calls": recorded["tool_calls"]})
     return pieces
+
+
+def _chunks(text: str) -> list[str]:
+    return [text[start : start + SCRIPT_CHUNK] for start in range(0, len(text), SCRIPT_CHUNK)]
+
+
+def _in_pieces(text: str, count: int) -> list[str]:
+    """At most `count` pieces; at least one where there is a text."""
+    heads = max(min(count, len(text)) - 1, 0)
+    return [*text[:heads], text[heads:]] if text else []
 
 
 def _last(recorded: dict[str, Any]) -> dict[str, Any]:
