@@ -171,5 +171,6 @@ class Replays:
             upstream="replay",
             name=recording.model.name,
             server=recording.model.server,
+            price=recording.model.price,
             notes=notes,
         )

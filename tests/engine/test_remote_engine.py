@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import gzip
 import json
 import subprocess
 import sys
@@ -106,16 +107,21 @@ def told_by_events(engine: Engine, key: str, trial: str, since: int) -> bool:
 
 
 def files_with(folder: Path, key: str) -> list[Path]:
-    return [
-        path for path in folder.rglob("*") if path.is_file() and key.encode() in path.read_bytes()
-    ]
+    files = [path for path in folder.rglob("*") if path.is_file()]
+    return [path for path in files if key.encode() in _unpacked(path)]
+
+
+def _unpacked(path: Path) -> bytes:
+    content = path.read_bytes()
+    return gzip.decompress(content) if path.suffix == ".gz" else content
 
 
 def test_the_search_finds_a_key(engine: Engine, tools: str, owner: Owner, tmp_path: Path) -> None:
     """Counter-check of the next test: in each place where it must not be, it would be found."""
     assert places_of(engine, tools, KEY, owner.trial) == set()
     (tmp_path / "record.json").write_text(json.dumps({"key": KEY}))
-    assert files_with(tmp_path, KEY) == [tmp_path / "record.json"]
+    (tmp_path / "calls.gz").write_bytes(gzip.compress(KEY.encode()))
+    assert set(files_with(tmp_path, KEY)) == {tmp_path / "record.json", tmp_path / "calls.gz"}
     with Container(engine, ContainerSpec(tools, owner, env={"KEY": KEY})):
         assert places_of(engine, tools, KEY, owner.trial) == {"container"}
     since = int(time.time())
@@ -177,21 +183,18 @@ def test_a_whole_trial_with_a_model_behind_an_api(
     assert run.score is not None
     assert run.score.score > 0.3
 
-    calls = [
-        json.loads(line)
-        for line in (store.run_folder(run.spec.run_id) / "calls.jsonl").read_text().splitlines()
-    ]
+    calls = list(store.calls(run.spec.run_id).read())
     path = {"openai": "/v1/chat/completions", "anthropic": "/v1/messages"}[kind]
     sent = [body for body in fake.asked(path) if body.get("messages")]
     assert len(sent) == len(calls) == 5
-    assert all(call["thinking"] == fake.thinking for call in calls)
+    assert all(call.thinking == fake.thinking for call in calls)
     assert {body.get("seed") for body in sent} == {run.spec.seed if kind == "openai" else None}
     assert all(body["max_tokens"] > 0 and body["stream"] for body in sent)
     (model,) = trial.models
     assert (model.upstream, model.context_loaded) == (kind, None)
     assert "context not verifiable" in model.notes
-    read = sum(call["prompt_tokens"] for call in calls)
-    written = sum(call["reply_tokens"] for call in calls)
+    read = sum(call.prompt_tokens for call in calls)
+    written = sum(call.reply_tokens for call in calls)
     assert summary["models"][0]["usage"]["cost"] == pytest.approx(
         (read * 1000 + written * 2000) / 1e6
     )

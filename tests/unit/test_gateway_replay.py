@@ -9,6 +9,7 @@ from typing import Any
 
 import httpx
 import pytest
+from fake_apis import FakeApis
 from fake_ollama import FakeOllama
 from live_gateway import LiveGateway
 
@@ -250,6 +251,34 @@ def test_runs_of_one_model_differ_in_their_seeds_and_replay_each_to_itself(
         assert joined(answer, "content") == f"reply to seed {seed}"
     _, sentence = replayed(offline, ASK, run="r1", seed=2)
     assert sentence == "s, call 1: pinned options.seed is 1 in the recording and 2 now"
+
+
+@pytest.mark.parametrize("kind", ["openai", "anthropic"])
+def test_a_model_behind_another_api_replays_what_that_api_had_room_for(
+    live: LiveGateway, offline: LiveGateway, kind: str
+) -> None:
+    body = {"model": "fake", "messages": ASK["messages"], "options": {"top_k": 5, "num_ctx": 99}}
+    with FakeApis(key="sk-0123456789") as api:
+        live.order("remote", kind="openai", url=f"{api.url}/v1", key="sk-0123456789")
+        live.order("remote", kind="anthropic", url=api.url, key="sk-0123456789")
+        _, calls = work(
+            live, lambda http: http.post(CHAT, json=body), model="fake", upstream=kind, seed=3
+        )
+    assert calls[0].error is None
+    assert calls[0].cached_tokens > 0
+    recorded = calls
+    for _ in range(2):  # the second time it is the replay that is replayed
+        deliver(offline, recorded)
+        answer, again = work(
+            offline,
+            lambda http: http.post(CHAT, json=body),
+            model="fake",
+            upstream="replay",
+            seed=3,
+        )
+        assert joined(answer, "content") == calls[0].reply
+        assert told(again[0]) == told(calls[0])
+        recorded = again
 
 
 def test_a_run_without_a_recording_is_told_so(offline: LiveGateway) -> None:

@@ -152,6 +152,7 @@ def _last(recorded: dict[str, Any]) -> dict[str, Any]:
         "total_duration": round(timings["total_s"] * NANO),
         "load_duration": round(timings["load_s"] * NANO),
         "prompt_eval_count": recorded["prompt_tokens"],
+        "prompt_cached_count": recorded["cached_tokens"],
         "prompt_eval_duration": round(timings["prompt_s"] * NANO),
         "eval_count": recorded["reply_tokens"],
         "eval_duration": round(timings["reply_s"] * NANO),
