@@ -18,8 +18,6 @@ from orchestrator.errors import Interrupted, OrchError, UsageError
 if TYPE_CHECKING:
     from orchestrator.config import Settings
 
-TASK_HELP = "TASK is a name that `orch tasks` lists, or a folder with a task.toml."
-
 
 class _Range(click.FloatRange):
     """A range that NaN, which is neither below nor above anything, does not pass."""
@@ -30,6 +28,14 @@ class _Range(click.FloatRange):
             self.fail(f"{value!r} is not a number.", param, ctx)
         return number
 
+
+_with_scale = click.option(
+    "--scale",
+    type=_Range(min=0, min_open=True, max=1),
+    default=1.0,
+    show_default=True,
+    help="Share of the data; 1 is the task as calibrated.",
+)
 
 _STOPS = (signal.SIGINT, signal.SIGTERM, signal.SIGHUP)
 
@@ -201,13 +207,7 @@ def _with_remote(function: Any) -> Any:
     help="How much the models think before they answer. Default: the model's own.",
 )
 @_with_budget
-@click.option(
-    "--scale",
-    type=_Range(min=0, min_open=True, max=1),
-    default=1.0,
-    show_default=True,
-    help="Share of the data; 1 is the task as calibrated.",
-)
+@_with_scale
 @_with_ollama
 @_with_remote
 @click.option("--json", "as_json", is_flag=True, help="Print the report as JSON on stdout.")
@@ -243,13 +243,7 @@ def trial(task: str, models: str, as_json: bool, **options: Any) -> None:
 @main.command()
 @click.argument("task")
 @click.option("--seed", type=click.IntRange(0), help="Default: the task's.")
-@click.option(
-    "--scale",
-    type=_Range(min=0, min_open=True, max=1),
-    default=1.0,
-    show_default=True,
-    help="Share of the data.",
-)
+@_with_scale
 @click.option("--json", "as_json", is_flag=True, help="Print folder and hashes as JSON.")
 def data(task: str, seed: int | None, scale: float, as_json: bool) -> None:
     """Generate the data of TASK, or verify what is there."""
@@ -289,13 +283,7 @@ def calibrate(task: str, as_json: bool, names: tuple[str, ...]) -> None:
 @main.command()
 @click.argument("task")
 @click.argument("folder", type=click.Path(path_type=Path))
-@click.option(
-    "--scale",
-    type=_Range(min=0, min_open=True, max=1),
-    default=1.0,
-    show_default=True,
-    help="Share of the data.",
-)
+@_with_scale
 @click.option("--seed", type=click.IntRange(0), default=1, show_default=True, help="Run seed.")
 @click.option("--json", "as_json", is_flag=True, help="Print the whole score record as JSON.")
 def score(task: str, folder: Path, scale: float, seed: int, as_json: bool) -> None:
