@@ -14,6 +14,7 @@ import click
 
 from orchestrator import __version__
 from orchestrator.errors import Interrupted, OrchError, UsageError
+from orchestrator.stops import heard
 
 if TYPE_CHECKING:
     from orchestrator.config import Settings
@@ -37,8 +38,6 @@ _with_scale = click.option(
     help="Share of the data; 1 is the task as calibrated.",
 )
 
-_STOPS = (signal.SIGINT, signal.SIGTERM, signal.SIGHUP)
-
 
 class _Group(click.Group):
     """Prints one sentence for what we raise, and exits with its code."""
@@ -50,7 +49,7 @@ class _Group(click.Group):
 
         A signal that was ignored at the start (`nohup`) stays so.
         """
-        self._heard = [one for one in _STOPS if signal.getsignal(one) is not signal.SIG_IGN]
+        self._heard = heard()
         for number in self._heard:
             signal.signal(number, signal.default_int_handler)
         try:

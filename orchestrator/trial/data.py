@@ -2,25 +2,25 @@
 
 import hashlib
 import json
+import secrets
 import shutil
-import signal
 import subprocess
 import sys
-import tempfile
+import time
 from collections.abc import Callable
 from dataclasses import dataclass
-from functools import partial
 from pathlib import Path
 
 from orchestrator.errors import DataInvalid
 from orchestrator.records.schema import DataRecord
 from orchestrator.records.store import write_atomic
 from orchestrator.scoring.score import Holdout
+from orchestrator.stops import HeldStops
 from orchestrator.task import TASK_FILE, Task
 
 MANIFEST = "data.json"
 GENERATOR_SECONDS = 900
-STOPS = (signal.SIGINT, signal.SIGTERM, signal.SIGHUP)
+MAKING = ".making-"
 
 
 @dataclass(frozen=True)
@@ -98,63 +98,71 @@ def generator_sha256(task: Task) -> str:
 
 def _generate(task: Task, seed: int, scale: float, folder: Path) -> None:
     folder.parent.mkdir(parents=True, exist_ok=True)
-    with tempfile.TemporaryDirectory(dir=folder.parent, prefix=".making-") as temporary:
-        out = Path(temporary) / "data"
-        command = [
-            sys.executable,
-            str(task.folder / task.data.generator),
-            *("--out", str(out), "--seed", str(seed), "--scale", f"{scale:g}"),
-        ]
+    _remove_abandoned(folder.parent)
+    making = folder.parent / f"{MAKING}{secrets.token_hex(8)}"
+    with HeldStops() as stops:
+        making.mkdir(mode=0o700)
         try:
-            done = _run_to_end(command)
-        except subprocess.TimeoutExpired:
-            raise DataInvalid(
-                f"{task.folder / task.data.generator}: not done after {GENERATOR_SECONDS} s; "
-                "make it faster or the scale smaller"
-            ) from None
-        if done.returncode != 0:
-            last = done.stderr.decode("utf-8", "replace").strip().splitlines()[-1:] or ["no output"]
-            raise DataInvalid(
-                f"{task.folder / task.data.generator}: exit {done.returncode}: {last[0]}"
-            )
-        for wanted in ("agent/excerpt.csv", "holdout/features.csv", "key/labels.csv"):
-            if not (out / wanted).is_file():
-                raise DataInvalid(
-                    f"{task.folder / task.data.generator}: wrote no {wanted}; it must"
-                )
-        files = {
-            path.relative_to(out).as_posix(): _sha256(path)
-            for path in sorted(out.rglob("*"))
-            if path.is_file()
-        }
-        record = DataRecord(
-            seed=seed, scale=scale, generator_sha256=generator_sha256(task), files=files
-        )
-        write_atomic(out / MANIFEST, record.model_dump_json(indent=1).encode())
-        shutil.rmtree(folder, ignore_errors=True)
-        out.rename(folder)
+            _make(task, seed, scale, making / "data", stops)
+            shutil.rmtree(folder, ignore_errors=True)
+            (making / "data").rename(folder)
+        finally:
+            shutil.rmtree(making, ignore_errors=True)
 
 
-def _run_to_end(command: list[str]) -> subprocess.CompletedProcess[bytes]:
-    """As `subprocess.run`, but a signal that comes while the process starts can't leave it behind,
-    writing on into a folder that is being removed. Raises TimeoutExpired."""
-    before = signal.pthread_sigmask(signal.SIG_BLOCK, STOPS)
+def _make(task: Task, seed: int, scale: float, out: Path, stops: HeldStops) -> None:
+    generator = task.folder / task.data.generator
+    command = [
+        sys.executable,
+        str(generator),
+        *("--out", str(out), "--seed", str(seed), "--scale", f"{scale:g}"),
+    ]
     try:
-        process = subprocess.Popen(
-            command,
-            stdout=subprocess.PIPE,
-            stderr=subprocess.PIPE,
-            preexec_fn=partial(signal.pthread_sigmask, signal.SIG_SETMASK, before),
-        )
+        done = _run_to_end(command, stops)
+    except subprocess.TimeoutExpired:
+        raise DataInvalid(
+            f"{generator}: not done after {GENERATOR_SECONDS} s; "
+            "make it faster or the scale smaller"
+        ) from None
+    if done.returncode != 0:
+        last = done.stderr.decode("utf-8", "replace").strip().splitlines()[-1:] or ["no output"]
+        raise DataInvalid(f"{generator}: exit {done.returncode}: {last[0]}")
+    for wanted in ("agent/excerpt.csv", "holdout/features.csv", "key/labels.csv"):
+        if not (out / wanted).is_file():
+            raise DataInvalid(f"{generator}: wrote no {wanted}; it must")
+    files = {
+        path.relative_to(out).as_posix(): _sha256(path)
+        for path in sorted(out.rglob("*"))
+        if path.is_file()
+    }
+    record = DataRecord(
+        seed=seed, scale=scale, generator_sha256=generator_sha256(task), files=files
+    )
+    write_atomic(out / MANIFEST, record.model_dump_json(indent=1).encode())
+
+
+def _remove_abandoned(parent: Path) -> None:
+    """What a process that was killed left half made; no generator lives that long."""
+    for path in parent.glob(f"{MAKING}*"):
         try:
-            signal.pthread_sigmask(signal.SIG_SETMASK, before)
+            old = time.time() - path.stat().st_mtime > 2 * GENERATOR_SECONDS
+        except FileNotFoundError:
+            continue
+        if old:
+            shutil.rmtree(path, ignore_errors=True)
+
+
+def _run_to_end(command: list[str], stops: HeldStops) -> subprocess.CompletedProcess[bytes]:
+    """Raises TimeoutExpired; a stop kills the process."""
+    with subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.PIPE) as process:
+        stops.on_stop = process.kill
+        try:
+            if stops.stopped:
+                process.kill()
             stdout, stderr = process.communicate(timeout=GENERATOR_SECONDS)
         except BaseException:
             process.kill()
-            process.wait()
             raise
-    finally:
-        signal.pthread_sigmask(signal.SIG_SETMASK, before)
     return subprocess.CompletedProcess(command, process.returncode, stdout, stderr)
 
 

@@ -14,6 +14,7 @@ from orchestrator.config import Settings
 from orchestrator.errors import EngineError
 from orchestrator.sandbox.engine import Engine
 from orchestrator.sandbox.labels import Owner
+from orchestrator.stops import heard
 from orchestrator.trial.lease import Lease
 from orchestrator.trial.log import Say
 
@@ -55,9 +56,6 @@ def session_name(kind: str) -> str:
     return f"{kind}-{datetime.now(UTC):%Y%m%d-%H%M%S}-{secrets.token_hex(2)}"
 
 
-_HANDLED = (signal.SIGINT, signal.SIGTERM, signal.SIGHUP)
-
-
 @contextmanager
 def _signals(say: Say) -> Iterator[Event]:
     """From here on the first signal raises KeyboardInterrupt, those after it are told to wait.
@@ -65,7 +63,7 @@ def _signals(say: Say) -> Iterator[Event]:
     The event says whether there was one.
     """
     stopped = Event()
-    before = {number: signal.getsignal(number) for number in _heard()}
+    before = {number: signal.getsignal(number) for number in heard()}
 
     def interrupt(_number: int, _frame: FrameType | None) -> None:
         _hold_signals(say)
@@ -86,10 +84,5 @@ def _hold_signals(say: Say) -> None:
     def wait(_number: int, _frame: FrameType | None) -> None:
         say("still cleaning up")
 
-    for number in _heard():
+    for number in heard():
         signal.signal(number, wait)
-
-
-def _heard() -> list[signal.Signals]:
-    """What `nohup` or a shell's background job ignores was ignored on purpose."""
-    return [number for number in _HANDLED if signal.getsignal(number) is not signal.SIG_IGN]

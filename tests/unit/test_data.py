@@ -1,10 +1,19 @@
+import os
+import shutil
+import signal
+import sys
+import time
 from pathlib import Path
+from types import FrameType
+from typing import Any
 
 import pytest
 
+from orchestrator import stops
 from orchestrator.errors import DataInvalid
 from orchestrator.task import Task, load_task
-from orchestrator.trial.data import ensure_data
+from orchestrator.trial import data as data_module
+from orchestrator.trial.data import GENERATOR_SECONDS, ensure_data
 
 TASK = """
 schema = 1
@@ -107,3 +116,86 @@ def test_a_generator_that_fails_is_named_and_leaves_nothing(
         ensure_data(tmp_path / "h", task)
     assert str(task.folder / "generator.py") in str(caught.value)
     assert list((tmp_path / "h" / "tiny").iterdir()) == []
+
+
+QUICK = """#!/bin/sh
+# in place of the interpreter: generator --out OUT …
+mkdir -p "$3/agent" "$3/holdout" "$3/key"
+for file in agent/excerpt.csv holdout/features.csv key/labels.csv; do echo one > "$3/$file"; done
+"""
+
+
+class StopAt:
+    """Sends SIGINT at the nth line that runs in the modules which make data and clean up."""
+
+    files = (data_module.__file__, shutil.__file__, stops.__file__)
+
+    def __init__(self, line: int) -> None:
+        self.left = line
+
+    def __call__(self, frame: FrameType, event: str, _: Any) -> Any:
+        if frame.f_code.co_filename not in self.files:
+            return None
+        if event == "line":
+            self.left -= 1
+            if self.left == 0:
+                signal.raise_signal(signal.SIGINT)
+        return self
+
+
+def test_a_stop_at_any_line_leaves_nothing_half_made(
+    tmp_path: Path, task: Task, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    quick = tmp_path / "quick"
+    quick.write_text(QUICK)
+    quick.chmod(0o755)
+    monkeypatch.setattr(sys, "executable", str(quick))
+    before = signal.signal(signal.SIGINT, signal.default_int_handler)
+    line, stopped = 0, 0
+    try:
+        while True:
+            line += 1
+            home = tmp_path / f"h{line}"
+            stop = StopAt(line)
+            sys.settrace(stop)
+            try:
+                made = ensure_data(home, task)
+            except KeyboardInterrupt:
+                stopped += 1
+            finally:
+                sys.settrace(None)
+            left = [path.name for path in home.glob("tiny/*") if path.name.startswith(".")]
+            assert left == [], f"line {line}"
+            assert signal.getsignal(signal.SIGINT) is signal.default_int_handler
+            if stop.left > 0:
+                break
+    finally:
+        signal.signal(signal.SIGINT, before)
+    assert made.holdout.key.read_text() == "one\n"
+    assert stopped == line - 1 > 50
+
+
+def test_a_stop_ends_the_generator_at_once(tmp_path: Path, task: Task) -> None:
+    rewrite(
+        task,
+        "import os, signal, time\nos.kill(os.getppid(), signal.SIGTERM)\ntime.sleep(600)\n",
+    )
+    before = signal.signal(signal.SIGTERM, signal.default_int_handler)
+    try:
+        with pytest.raises(KeyboardInterrupt):
+            ensure_data(tmp_path / "h", task)
+    finally:
+        signal.signal(signal.SIGTERM, before)
+    assert list((tmp_path / "h" / "tiny").iterdir()) == []
+
+
+def test_what_a_killed_process_left_half_made_is_removed_once_it_is_old(
+    tmp_path: Path, task: Task
+) -> None:
+    parent = tmp_path / "h" / "tiny"
+    for name in (".making-old", ".making-new"):
+        (parent / name / "data").mkdir(parents=True)
+    old = time.time() - 3 * GENERATOR_SECONDS
+    os.utime(parent / ".making-old", (old, old))
+    ensure_data(tmp_path / "h", task)
+    assert sorted(path.name for path in parent.iterdir()) == [".making-new", "seed-7-scale-1"]
