@@ -15,6 +15,7 @@ import pytest
 from orchestrator.records.schema import RunStatus
 from orchestrator.records.store import list_trials, open_trial
 from orchestrator.sandbox.engine import Engine
+from orchestrator.stops import STOPS
 from orchestrator.trial.lease import living
 
 SCALE = "0.02"
@@ -35,11 +36,18 @@ def trial(
     with subprocess.Popen(
         command, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True,
         env=os.environ | {"ORCH_HOME": str(home), "NO_COLOR": "1"}, start_new_session=True,
+        preexec_fn=stops_heard,
     ) as running:  # fmt: skip
         try:
             yield running
         finally:
             running.kill()
+
+
+def stops_heard() -> None:
+    """However the tests themselves were started (`nohup make test` ignores SIGHUP)."""
+    for number in STOPS:
+        signal.signal(number, signal.SIG_DFL)
 
 
 def told_until(running: subprocess.Popen[str], word: str) -> str:
