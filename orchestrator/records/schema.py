@@ -201,6 +201,18 @@ class LeakProbe(Record):
     evidence: str = ""
 
 
+class MissingImport(Record):
+    """An import in the submission's code that nothing it declares provides."""
+
+    module: str
+    package: str
+    """Its package, where the names are known to differ; else the module's own first name."""
+    path: str
+    line: int
+    optional: bool = False
+    """The code says what to do without it."""
+
+
 class ScoreRecord(Record):
     """One scoring of one tree. `score` is the task's headline number in [0, 1]."""
 
@@ -212,6 +224,8 @@ class ScoreRecord(Record):
     steps: list[StepRecord] = []
     predictions_sha256: str | None = None
     normalisations: list[str] = []
+    missing_imports: list[MissingImport] = []
+    """Found in its code without running it; empty where no environment could be made."""
     leak: LeakProbe | None = None
     expected_f1: float | None = None
     """The submission's own estimate, from EVALUATION.md."""

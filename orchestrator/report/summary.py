@@ -16,6 +16,7 @@ from orchestrator.records.schema import (
     Failure,
     LeakProbe,
     Metrics,
+    MissingImport,
     ModelRecord,
     RepairOutcome,
     RunRecord,
@@ -90,6 +91,8 @@ class RunView(_View):
     estimate_error: float | None
     """Own estimate minus truth; positive is too hopeful."""
     leak: LeakProbe | None
+    missing_imports: list[MissingImport]
+    """In the code and provided by nothing that is declared; see the failure they cause."""
     repairs: list[RepairOutcome]
     stages: list[StageView]
     usage: Usage
@@ -229,6 +232,7 @@ def _run_view(spec: RunSpec, record: RunRecord | None) -> RunView:
         expected_f1=expected,
         estimate_error=None if f1 is None or expected is None else expected - f1,
         leak=score.leak if score else None,
+        missing_imports=score.missing_imports if score else [],
         repairs=[repair.outcome for repair in record.repairs],
         stages=[_stage_view(stage) for stage in record.stages],
         usage=record.usage,

@@ -14,8 +14,9 @@ from rich.padding import Padding
 from rich.table import Table
 from rich.text import Text
 
-from orchestrator.records.failures import TABLE
+from orchestrator.records.failures import TABLE, FailureClass
 from orchestrator.records.schema import ScoreRecord
+from orchestrator.report.imports import import_lines
 from orchestrator.report.inert import inert
 from orchestrator.report.summary import ModelView, Outcome, RunView, TrialSummary
 
@@ -76,6 +77,7 @@ def print_score(record: ScoreRecord, to: Console | None = None) -> None:
             to,
             indent=4,
         )
+    _print_lines(import_lines(record.missing_imports), to)
     if record.metrics:
         m = record.metrics
         lines = [
@@ -369,6 +371,9 @@ def _print_grouped(runs: Sequence[RunView], console: Console) -> None:
             head.append(f" in {inert(failure.stage, 60)}")
         console.print(head)
         _print_lines([inert(sentence), f"({failure.mend})"], console, indent=4)
+        if failure.failure_class is FailureClass.UNDECLARED_DEPENDENCY:
+            missing = [found for run in members for found in run.missing_imports]
+            _print_lines(import_lines(missing), console, indent=4)
 
 
 def _print_lines(lines: Iterable[str], console: Console, indent: int = 2) -> None:

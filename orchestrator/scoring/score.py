@@ -5,17 +5,20 @@ from __future__ import annotations
 import csv
 import hashlib
 import io
+import sys
 import time
 from collections.abc import Mapping
 from contextlib import ExitStack
 from dataclasses import dataclass
 from pathlib import Path
 
-from orchestrator.records.schema import Failure, LeakProbe, ScoreRecord
+from orchestrator.records.schema import Failure, LeakProbe, MissingImport, ScoreRecord
 from orchestrator.sandbox.environment import Environment
 from orchestrator.sandbox.history import History
+from orchestrator.sandbox.installed import importable
 from orchestrator.scoring.claims import expected_f1
 from orchestrator.scoring.grade import Verdict, grade
+from orchestrator.scoring.imports import missing_imports
 from orchestrator.scoring.runtime import ScoringBench, input_volume
 from orchestrator.scoring.steps import (
     StepResult,
@@ -84,7 +87,22 @@ class _Attempt:
             self.record.failure = environment
             return
         self.record.environment = environment.record
+        self.record.missing_imports = self._missing_imports(environment)
         self._train_and_predict(environment)
+
+    def _missing_imports(self, environment: Environment) -> list[MissingImport]:
+        bench = self._bench
+        ours = "{}.{}".format(*sys.version_info)
+        # Most programs that need no package are told without asking a container.
+        same = environment.record.python.startswith(f"{ours}.")
+
+        def provides(module: str) -> bool:
+            if same and module.partition(".")[0] in sys.stdlib_module_names:
+                return True
+            known = importable(bench.engine, bench.scorer, environment, bench.owner)
+            return known.provides(module)
+
+        return missing_imports(self._files, provides)
 
     def _train_and_predict(self, environment: Environment) -> None:
         bench, scorer = self._bench, self._scorer

@@ -193,8 +193,11 @@ def test_a_failure_of_predicting_is_a_score_of_0(bench):
 
 
 def test_a_failure_of_training_ends_the_score(bench):
-    record = bench.score(GOOD | {"train.py": b"import bs4"})
+    record = bench.score(GOOD | {"train.py": b"import bs4\nimport unidecode"})
     assert record.failure.failure_class is C.UNDECLARED_DEPENDENCY
+    assert "needs bs4" in record.failure.sentence
+    # The crash shows one of them.
+    assert [found.module for found in record.missing_imports] == ["bs4", "unidecode"]
     assert [step.name for step in record.steps] == ["train"]
 
 
@@ -205,6 +208,7 @@ def test_a_second_missing_module_is_the_same_kind_of_failure(bench):
     assert "beautifulsoup4" in record.environment.packages
     assert record.failure.failure_class is C.UNDECLARED_DEPENDENCY
     assert "needs unidecode" in record.failure.sentence
+    assert [(found.module, found.line) for found in record.missing_imports] == [("unidecode", 2)]
 
 
 def test_dependencies_that_do_not_exist_end_the_score(bench):
