@@ -20,7 +20,7 @@ from pydantic import (
 
 from orchestrator.errors import TaskInvalid, TaskNotFound
 from orchestrator.records.schema import Budget
-from orchestrator.sandbox.limits import Limits
+from orchestrator.sandbox.limits import EnvironmentRules, Limits
 
 TASK_FILE = "task.toml"
 SPEC = "SPEC.md"
@@ -152,6 +152,7 @@ class Task(_Table):
     data: Data
     defaults: Defaults = Defaults()
     limits: LimitSets = LimitSets()
+    environment: EnvironmentRules = EnvironmentRules()
     budget: Budget = Budget()
     stage: tuple[StageSpec, ...] = Field(min_length=1)
     scorer: PredictionsScorer
@@ -248,7 +249,7 @@ def _sentence(exc: ValidationError) -> str:
 def _known_keys() -> list[str]:
     tables = (
         Task, Data, AgentStageSpec, ExecuteStageSpec, Step, PredictionsScorer,
-        Defaults, LimitSets, Limits, Budget, Calibration,
+        Defaults, LimitSets, Limits, EnvironmentRules, Budget, Calibration,
     )  # fmt: skip
     return sorted(
         {field.alias or name for table in tables for name, field in table.model_fields.items()}

@@ -28,3 +28,18 @@ class Limits(BaseModel):
     nofile: int = Field(1024, ge=32)
     fsize_mb: int = Field(1024, ge=1)
     """Largest single file."""
+
+
+class EnvironmentRules(BaseModel):
+    """What the environment of a submission may take, and whether packages may be built for it."""
+
+    model_config = ConfigDict(extra="forbid", frozen=True)
+
+    allow_sdist: bool = False
+    """Packages without a wheel for this platform are built: their code runs in the builder."""
+    wall_s: float = Field(600.0, gt=0)
+    """For resolving, and again for installing."""
+    download_mb: int = Field(2048, ge=1)
+    """Of all wheels together, as the index states their sizes; decided before they are loaded."""
+    disk_mb: int = Field(6144, ge=1)
+    """What installing may write: the unpacked wheels that are new, and the environment."""

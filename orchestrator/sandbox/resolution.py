@@ -19,14 +19,22 @@ SOURCE = "resolver"
 MAX_EXPLANATION = 600
 
 IMPORT_NAMES = {
+    "attr": "attrs",
     "bs4": "beautifulsoup4",
     "cv2": "opencv-python-headless",
     "dateutil": "python-dateutil",
+    "docx": "python-docx",
     "dotenv": "python-dotenv",
+    "faiss": "faiss-cpu",
+    "fitz": "pymupdf",
+    "imblearn": "imbalanced-learn",
+    "mpl-toolkits": "matplotlib",
     "pil": "pillow",
     "skimage": "scikit-image",
     "sklearn": "scikit-learn",
+    "umap": "umap-learn",
     "yaml": "pyyaml",
+    "zmq": "pyzmq",
 }
 """Names that are imported, canonical, and the package that provides each."""
 
@@ -44,6 +52,9 @@ _NO_VERSION = re.compile(
 _PYTHON = re.compile(
     r"the (?:requested|current) Python version \(([^)]+)\) does not satisfy Python(\S+)"
 )
+_UNBUILT = re.compile(r"Failed to build `([^`\n]+)`\n\s*cause: The build backend returned an error")
+_LAST_ERROR = re.compile(r"^\s*((?:\w+\.)*\w*(?:Error|Exception)\b.*|.*\berror: .*)$", re.MULTILINE)
+_CREDENTIALS = re.compile(r"://[^/@\s`]+@")
 _INDEX_TEXTS = (
     "Failed to fetch",
     "Request failed after",
@@ -63,9 +74,10 @@ _DISK_TEXTS = ("No space left on device", "Disk quota exceeded")
 def resolver_failure(text: str) -> Failure:
     """The failure behind uv's error output (stderr of `uv pip compile` or `uv pip sync`)."""
     # Markers come back as they were declared: no words of theirs are uv's.
-    text = _MARKERS.sub("", text)
+    text = _CREDENTIALS.sub("://", _MARKERS.sub("", text))
     explanation = _explanation(text)
-    for classify in (_disk, _mismatch, _index, _not_found, _unavailable, _conflict):
+    # What a package's own build says comes first: none of its words are uv's either.
+    for classify in (_unbuilt, _disk, _mismatch, _index, _not_found, _unavailable, _conflict):
         found = classify(text, explanation)
         if found is not None:
             return found
@@ -87,6 +99,20 @@ def _explanation(text: str) -> str:
         return joined
     half = MAX_EXPLANATION // 2
     return f"{joined[:half]}\n…\n{joined[-half:]}"
+
+
+def _unbuilt(text: str, explanation: str) -> Failure | None:
+    found = _UNBUILT.search(text)
+    if found is None:
+        return None
+    name = re.split(r"[=<>!~ @]", found.group(1), maxsplit=1)[0]
+    if canonicalize_name(name) in IMPORT_NAMES:
+        return _failure(_C.DEPENDENCY_NOT_FOUND, _absent(name), explanation)
+    errors = _LAST_ERROR.findall(text[found.end() :])
+    said = f": {errors[-1].strip()[:200]}" if errors else ""
+    return _failure(
+        _C.DEPENDENCY_UNAVAILABLE, f"{found.group(1)} can't be built here{said}", explanation
+    )
 
 
 def _disk(text: str, explanation: str) -> Failure | None:

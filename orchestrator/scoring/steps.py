@@ -283,7 +283,7 @@ def environment_of(bench: ScoringBench, files: Mapping[str, bytes]) -> Environme
     declared = environments.declared(files)
     if isinstance(declared, Failure):
         return declared
-    return environments.build(bench.engine, bench, declared, bench.owner)
+    return environments.build(bench.engine, bench, declared, bench.owner, bench.task.environment)
 
 
 def run_stage(

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 import threading
 from dataclasses import replace
 
@@ -11,10 +12,10 @@ from scoring_lab import images as lab_images
 from orchestrator.errors import ImageBuildFailed
 from orchestrator.records.failures import FailureClass as C
 from orchestrator.records.schema import Failure
-from orchestrator.sandbox import environment
+from orchestrator.sandbox import builder, environment, volume
 from orchestrator.sandbox.container import ContainerSpec, run_step
 from orchestrator.sandbox.environment import build
-from orchestrator.sandbox.limits import Limits
+from orchestrator.sandbox.limits import EnvironmentRules, Limits
 from orchestrator.sandbox.requirements import Declared, declared
 
 
@@ -60,7 +61,7 @@ def left_by_a_pth_file(engine, images, owner, monkeypatch, tmp_path):
     """What lies in an environment that holds a `.pth` file which tells where it was run."""
     hook = tmp_path / "hook.pth"
     hook.write_text("import os; open('/env/ran', 'w').write('here')\n")
-    monkeypatch.setattr(environment, "SEED_HOOK", hook)
+    monkeypatch.setattr(builder, "SEED_HOOK", hook)
     env = build(engine, images, wanted("six==1.17.0"), owner)
     try:
         spec = ContainerSpec(images.scorer.id, owner, Limits(memory_mb=64), mounts=(env.mount,))
@@ -81,8 +82,8 @@ def test_nothing_of_a_package_runs_where_it_is_installed(
 def test_by_the_environment_s_own_interpreter_it_would(
     engine, images, owner, monkeypatch, tmp_path
 ):
-    own = ("/env/bin/python", *(word for word in environment.COMPILE[1:] if word != "-S"))
-    monkeypatch.setattr(environment, "COMPILE", own)
+    own = ("/env/bin/python", *(word for word in builder.COMPILE[1:] if word != "-S"))
+    monkeypatch.setattr(builder, "COMPILE", own)
     assert "/env/ran" in left_by_a_pth_file(engine, images, owner, monkeypatch, tmp_path)
 
 
@@ -148,8 +149,8 @@ def test_an_index_that_stays_away_is_not_the_submission_s_failure(
     engine, images, owner, monkeypatch
 ):
     monkeypatch.setenv("UV_INDEX_URL", "http://127.0.0.1:9/simple")
-    monkeypatch.setattr(environment, "ATTEMPTS", 2)
-    monkeypatch.setitem(environment.UV_SETTINGS, "UV_HTTP_RETRIES", "0")
+    monkeypatch.setattr(builder, "ATTEMPTS", 2)
+    monkeypatch.setitem(builder.UV_SETTINGS, "UV_HTTP_RETRIES", "0")
     failure = build(engine, images, wanted("wheel"), owner)
     assert isinstance(failure, Failure)
     assert failure.failure_class is C.INDEX_UNAVAILABLE
@@ -158,10 +159,60 @@ def test_an_index_that_stays_away_is_not_the_submission_s_failure(
 
 def test_resolving_has_a_time_limit(engine, images, owner):
     # Shorter than uv takes to start.
-    limits = environment.LIMITS.model_copy(update={"wall_s": 0.001})
-    failure = build(engine, images, wanted("idna"), owner, limits)
+    failure = build(engine, images, wanted("idna"), owner, EnvironmentRules(wall_s=0.001))
     assert isinstance(failure, Failure)
     assert failure.failure_class is C.TIMEOUT
+    assert "took longer than 0.001 s" in failure.sentence
+
+
+def test_26_what_is_too_large_is_refused_before_it_is_downloaded(engine, images, owner):
+    failure = build(engine, images, wanted("torch==2.5.1"), owner)
+    assert isinstance(failure, Failure)
+    assert failure.failure_class is C.DISK_FULL
+    assert re.search(
+        r"would download \d{4} MiB in \d\d packages; the task allows 2048 MiB; the "
+        r"largest: torch 2\.5\.1 8\d\d MiB, nvidia-",
+        failure.sentence,
+    )
+
+
+def in_the_wheel_cache(engine, images, owner) -> str:
+    wheels = builder._shared(engine, images, "wheels", {})
+    spec = ContainerSpec(images.builder.id, owner, Limits(memory_mb=64), mounts=(wheels.at("/w"),))
+    return run_step(engine, spec, ("find", "/w", "-maxdepth", "3"), timeout_s=60).stdout.text
+
+
+def test_26_installing_has_a_limit_of_disk(engine, images, owner, monkeypatch):
+    removed = []
+    remove = volume.remove
+    monkeypatch.setattr(volume, "remove", lambda e, v: (removed.append(v), remove(e, v)))
+    text = wanted("sqlglot==25.0.3")
+    failure = build(engine, images, text, owner, EnvironmentRules(disk_mb=1))
+    assert isinstance(failure, Failure)
+    assert failure.failure_class is C.DISK_FULL
+    assert re.search(r"wrote more than 1 MiB.*largest: sqlglot 25.0.3 0\.\d MiB", failure.sentence)
+    assert [one.name.startswith("orch-environment-") for one in removed] == [True]
+    assert "/sqlglot" not in in_the_wheel_cache(engine, images, owner)
+    # Within the limit it stays.
+    env = build(engine, images, text, owner)
+    assert not isinstance(env, Failure)
+    assert "/sqlglot" in in_the_wheel_cache(engine, images, owner)
+    engine.remove_volume(env.volume.name)
+
+
+def test_packages_are_built_where_the_task_allows_it(engine, images, owner):
+    env = build(engine, images, wanted("docopt==0.6.2"), owner, EnvironmentRules(allow_sdist=True))
+    assert not isinstance(env, Failure)
+    ended = python_in(engine, images, owner, env, "import docopt; print(docopt.__version__)")
+    assert ended.stdout.text.split() == ["0.6.2"]
+
+
+def test_a_package_that_can_not_be_built_is_told(engine, images, owner):
+    rules = EnvironmentRules(allow_sdist=True)
+    failure = build(engine, images, wanted("mysqlclient==2.2.0"), owner, rules)
+    assert isinstance(failure, Failure)
+    assert failure.failure_class is C.DEPENDENCY_UNAVAILABLE
+    assert "mysqlclient==2.2.0 can't be built here: " in failure.sentence
 
 
 def test_an_environment_of_another_python_is_refused(engine, images, owner, monkeypatch):

@@ -186,6 +186,30 @@ TEXTS = [
         C.HOST_DISK_FULL,
         "disk was full",
     ),
+    (
+        "a package that does not build",
+        "error: Failed to build `tool==2.2.0`\n  cause: The build backend returned an error\n"
+        "  cause: Call to `setuptools.build_meta.build_wheel` failed (exit status: 1)\n\n"
+        "         [stderr]\n         Failed to fetch: dns error, No space left on device\n"
+        "         RuntimeError: no compiler\n         set CC\n\n"
+        "hint: Build failures usually indicate a problem with the package\n",
+        C.DEPENDENCY_UNAVAILABLE,
+        "tool==2.2.0 can't be built here: RuntimeError: no compiler",
+    ),
+    (
+        "an import name that refuses to build",
+        "error: Failed to build `sklearn==0.0.post12`\n"
+        "  cause: The build backend returned an error",
+        C.DEPENDENCY_NOT_FOUND,
+        "the package is called scikit-learn",
+    ),
+    (
+        "what a build needs is not served",
+        "error: Failed to build `docopt==0.6.2`\n  cause: Failed to resolve requirements from "
+        "`setup.py` build\n  cause: Failed to fetch: http://127.0.0.1:9/simple/setuptools/\n",
+        C.INDEX_UNAVAILABLE,
+        "did not answer",
+    ),
     ("something new", "error: Something nobody has seen\n", C.UNKNOWN, "Something nobody has seen"),
     ("nothing said", "", C.UNKNOWN, "no output"),
 ]
@@ -207,3 +231,8 @@ def test_a_long_explanation_keeps_head_and_end():
     assert evidence.excerpt.startswith("line 0 ")
     assert evidence.excerpt.endswith("line 499 unsatisfiable")
     assert len(evidence.excerpt) <= MAX_EXPLANATION + 3
+
+
+def test_what_one_signs_in_with_is_not_kept():
+    text = "error: Failed to fetch: https://me:secret@index.invalid/simple/six/\n"
+    assert "secret" not in resolver_failure(text).model_dump_json()

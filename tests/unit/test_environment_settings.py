@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import pytest
 
-from orchestrator.sandbox.environment import index_settings, locked_packages
+from orchestrator.sandbox.builder import index_settings
+from orchestrator.sandbox.environment import locked_packages
 
 
 @pytest.mark.parametrize(
