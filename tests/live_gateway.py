@@ -13,6 +13,7 @@ import uvicorn
 from orchestrator.gateway.server.app import make_app
 from orchestrator.gateway.server.control import obey, serve
 from orchestrator.gateway.server.desk import Desk
+from orchestrator.gateway.server.door import Door
 from orchestrator.records.calls import CallRecord
 
 LOCAL = ("127.0.0.0/8",)
@@ -41,6 +42,8 @@ class LiveGateway:
             access_log=False,
             log_level="warning",
             lifespan="off",
+            ws="none",
+            http=Door,
             timeout_graceful_shutdown=1,
         )
         self._server = uvicorn.Server(config)

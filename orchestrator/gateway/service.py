@@ -6,7 +6,7 @@ import json
 import tempfile
 import time
 from collections.abc import Iterable, Iterator, Mapping
-from contextlib import ExitStack
+from contextlib import ExitStack, suppress
 from dataclasses import dataclass
 from pathlib import Path
 from types import TracebackType
@@ -14,7 +14,7 @@ from typing import Any, Protocol
 
 import httpx
 
-from orchestrator.errors import ContainerLost, EngineRefused
+from orchestrator.errors import ContainerLost, EngineError, EngineRefused, NotEnoughSpace, OrchError
 from orchestrator.gateway.transport import ExecTransport
 from orchestrator.records.calls import CallRecord, loads_whole
 from orchestrator.records.schema import Ending
@@ -32,7 +32,7 @@ RECORDS = "/records"
 SCRIPTS = "scripts.json"
 COMMAND = ("python", "-m", "server")
 CTL = ("python", "-m", "server.ctl")
-LIMITS = Limits(memory_mb=256, cpus=1, pids=64, tmp_mb=16, fsize_mb=4096)
+LIMITS = Limits(memory_mb=512, cpus=1, pids=64, tmp_mb=16, fsize_mb=4096)
 START_S = 60.0
 ORDER_S = 60.0
 RECORDING_S = 600.0
@@ -89,10 +89,12 @@ class Access:
     token: str
     model: str
     stage: str
+    file: str = ""
+    """Where its calls are recorded, in the gateway's volume."""
 
 
 class GatewayService:
-    """A context manager: one container for all runs of a trial.
+    """A context manager: one container for all runs of a trial, and another where that has ended.
 
     Without an `uplink` it reaches nothing at all; scripted models need no more.
     """
@@ -111,7 +113,11 @@ class GatewayService:
         self._calls = calls
         self._wanted = uplink
         self._stack = ExitStack()
+        self._process = ExitStack()
         self._container: Container | None = None
+        self._spec: ContainerSpec | None = None
+        self._told: dict[tuple[object, ...], dict[str, Any]] = {}
+        """What it was told for the whole trial, to be told to another one."""
         self.uplink: Network | None = None
         """The network on which it reaches model servers; None without an uplink."""
 
@@ -121,7 +127,7 @@ class GatewayService:
             home = self._home(stack)
             records = volume.create(self._engine, self._owner.as_role("records"))
             stack.callback(volume.remove, self._engine, records)
-            spec = ContainerSpec(
+            self._spec = ContainerSpec(
                 image=self._image.id,
                 owner=self._owner,
                 limits=LIMITS,
@@ -129,10 +135,37 @@ class GatewayService:
                 network=home.id,
                 command=COMMAND,
             )
-            self._container = stack.enter_context(Container(self._engine, spec))
-            self._wait_until_up(self._container)
+            stack.callback(lambda: self._process.close())
+            self._start()
             self._stack = stack.pop_all()
         return self
+
+    def _start(self) -> None:
+        assert self._spec is not None
+        with ExitStack() as process:
+            container = process.enter_context(Container(self._engine, self._spec))
+            self._wait_until_up(container)
+            self._container, self._process = container, process.pop_all()
+
+    def _running(self) -> bool:
+        try:
+            return self.container.running
+        except ContainerLost:
+            return False
+
+    def revive(self) -> bool:
+        """Start another gateway where the first has ended; whether that was so.
+
+        It is told what the first was told, keeps its records, and is on no run's network yet; what
+        was open is closed. Raises as entering does.
+        """
+        if self._running():
+            return False
+        self._process.close()
+        self._start()
+        for told in self._told.values():
+            self._order(**told)
+        return True
 
     def __exit__(
         self,
@@ -182,20 +215,20 @@ class GatewayService:
 
     def use_ollama(self, url: str) -> None:
         """Send calls for Ollama models to `url`, as it is reached from the uplink."""
-        self._order("ollama", url=url)
+        self._tell("ollama", url=url)
 
     def use_remote(self, kind: str, url: str, key: str) -> None:
         """Send calls for models of `kind` (`openai`, `anthropic`) to the API at `url`.
 
         The key goes over stdin and stays in the gateway's memory.
         """
-        self._order("remote", kind=kind, url=url, key=key)
+        self._tell("remote", kind, kind=kind, url=url, key=key)
 
     def load_scripts(self, scripts: Mapping[str, Mapping[str, Mapping[int, str]]]) -> None:
         """Replies of scripted models: model → stage → turn → text, in the agent's dialect."""
         data = json.dumps(scripts).encode()
         self.container.put(RECORDS, {SCRIPTS: data})
-        self._order("scripts", path=f"{RECORDS}/{SCRIPTS}")
+        self._tell("scripts", path=f"{RECORDS}/{SCRIPTS}")
 
     def load_recording(self, run: str, calls: Iterable[CallRecord]) -> None:
         """What `run` will be answered with; its accesses are opened for a model of kind replay.
@@ -208,7 +241,7 @@ class GatewayService:
             spool.flush()
             name = f"replay-{run}.jsonl"
             self.container.put(RECORDS, {name: Path(spool.name)})
-        self._order("replay", timeout_s=RECORDING_S, run=run, path=f"{RECORDS}/{name}")
+        self._tell("replay", run, timeout_s=RECORDING_S, run=run, path=f"{RECORDS}/{name}")
 
     def http(self, base_url: str, headers: Mapping[str, str] | None = None) -> httpx.Client:
         """A client that asks from where the gateway stands; to be closed by the caller."""
@@ -252,33 +285,60 @@ class GatewayService:
                 "total_s": calls.total_s,
             },
         )
-        return Access(f"http://{ALIAS}:{PORT}", answer["token"], model.name, stage)
+        url = f"http://{ALIAS}:{PORT}"
+        return Access(url, answer["token"], model.name, stage, answer["file"])
 
     def close(self, access: Access) -> Iterator[CallRecord]:
         """End the access, and every call still in progress on it; all its calls, in order.
 
-        The access has ended when this returns; the calls are read as they are asked for.
+        The access has ended when this returns; the calls are read as they are asked for. After the
+        last of them EngineRefused is raised where not all were recorded, NotEnoughSpace where that
+        is for want of space, and ContainerLost where the gateway had ended before.
         """
-        answer = self._order("close", token=access.token)
-        return self._recorded(answer["file"], answer["lines"], access.stage)
+        try:
+            answer = self._order("close", token=access.token)
+        except EngineError as exc:
+            if self._running():
+                raise
+            return self._left(access, exc)
+        return self._recorded(answer["file"], answer["lines"], access.stage, answer["lost"])
 
-    def _recorded(self, file: str, lines: int, stage: str) -> Iterator[CallRecord]:
+    def _recorded(self, file: str, lines: int, stage: str, lost: str) -> Iterator[CallRecord]:
+        found = 0
+        for line in self._lines(file) if lines else ():
+            found += 1
+            yield CallRecord.model_validate(loads_whole(line))
+        if lost:
+            raise NotEnoughSpace(
+                f"The gateway could not keep all calls of {stage}: {lost}; is the engine's disk "
+                "full?"
+            )
+        if found != lines:
+            raise EngineRefused(f"The gateway recorded {found} of {lines} calls of {stage}.")
+
+    def _left(self, access: Access, lost: EngineError) -> Iterator[CallRecord]:
+        """What a gateway that does not answer any more had recorded by then; then its error."""
+        with suppress(OrchError):
+            for line in self._lines(access.file):
+                if line.endswith(b"\n"):
+                    yield CallRecord.model_validate(loads_whole(line))
+        raise lost
+
+    def _lines(self, file: str) -> Iterator[bytes]:
         """By way of a file on this host, as they may be more than fits into memory."""
-        if lines == 0:
-            return
         with tempfile.TemporaryFile() as spool:
             self.container.get_into(file, MAX_RECORD_BYTES, spool)
             spool.seek(0)
-            found = 0
-            for line in spool:
-                found += 1
-                yield CallRecord.model_validate(loads_whole(line))
-        if found != lines:
-            raise EngineRefused(f"The gateway recorded {found} of {lines} calls of {stage}.")
+            yield from spool
 
     def status(self) -> dict[str, Any]:
         """`open`: tokens that are good now; `recorded`: calls; `refused`: reason → count."""
         return self._order("status")
+
+    def _tell(self, do: str, *about: object, **more: Any) -> None:
+        """An order that a gateway started later needs, too; the last one about the same counts."""
+        self._order(do, **more)
+        self._told[do, *about] = {"do": do, **more}
 
     def _order(self, do: str, timeout_s: float = ORDER_S, **more: object) -> dict[str, Any]:
         order = json.dumps({"do": do, **more}).encode()

@@ -99,6 +99,10 @@ def open_desk(bench: Bench, spec: RunSpec, stack: ExitStack) -> RunDesk:
     files = workspace_files(bench)
     volume.fill(bench.engine, bench.images.tools.id, workspace, files, owner)
     net = stack.enter_context(network.internal(bench.engine, owner.as_role("agent")))
+    if bench.gateway.revive():
+        bench.log.event(
+            "gateway", people="the gateway had ended; another one was started", run=spec.run_id
+        )
     bench.gateway.attach(net)
     history = History(bench.store.run_folder(spec.run_id) / "history.git")
     desk = RunDesk(

@@ -13,7 +13,13 @@ import pytest
 from fake_ollama import FakeModel, FakeOllama
 from model_lab import CALLS, Run, ask, chat, reachable, running
 
-from orchestrator.errors import EngineRefused, ModelServerUnreachable
+from orchestrator.errors import (
+    ContainerLost,
+    EngineError,
+    EngineRefused,
+    ModelServerUnreachable,
+    NotEnoughSpace,
+)
 from orchestrator.gateway.service import GatewayService, Uplink
 from orchestrator.models.ollama import Ollama
 from orchestrator.models.reference import parse_reference
@@ -189,6 +195,45 @@ def test_two_runs_at_once_get_their_own(
             assert call.model == access.model
             assert f"print('{access.model}')" in call.reply
             assert run.files(tools)["explore.py"] == f"print('{access.model}')\n"
+
+
+def test_a_gateway_that_was_killed_leaves_its_record_and_a_successor(
+    engine: Engine, run: Run, gateway: GatewayService, images: Images
+) -> None:
+    assert gateway.revive() is False
+    access = run.open()
+    with agents_container(run, images("agent")) as agent:
+        assert ask(agent, access, "/api/chat", chat("careful"))[0] == 200
+        engine.api.kill(gateway.container.id)
+        left = gateway.close(access)
+        assert "careful" in next(left).reply
+        with pytest.raises(ContainerLost):
+            next(left)
+        with pytest.raises(EngineError):
+            run.open()
+        assert gateway.revive() is True
+        gateway.attach(run.net)
+        assert ask(agent, access, "/api/chat", chat("careful"))[0] == 401
+        access = run.open()
+        assert ask(agent, access, "/api/chat", chat("careful"))[0] == 200
+    assert [call.seq for call in gateway.close(access)] == [0]
+
+
+def test_what_the_disk_could_not_take_is_told_after_what_it_could(
+    engine: Engine, run: Run, gateway: GatewayService, images: Images
+) -> None:
+    access = run.open()
+    with agents_container(run, images("agent")) as agent:
+        assert ask(agent, access, "/api/chat", chat("careful"))[0] == 200
+        # As on a full disk: the file takes no further line.
+        gateway.container.exec(("chmod", "0400", access.file), timeout_s=20)
+        _, text = ask(agent, access, "/api/chat", chat("careful"))
+        assert "host-disk-full: a call can't be recorded" in text
+        assert ask(agent, access, "/api/chat", chat("careful"))[0] == 507
+    left = gateway.close(access)
+    assert next(left).seq == 0
+    with pytest.raises(NotEnoughSpace, match="could not keep all calls of explore"):
+        next(left)
 
 
 def test_orders_that_make_no_sense(gateway: GatewayService, run: Run) -> None:

@@ -12,6 +12,7 @@ import uvicorn
 from . import control
 from .app import make_app
 from .desk import Desk
+from .door import Door
 
 PORT = 11434
 RECORDS = Path("/records")
@@ -31,7 +32,7 @@ async def main() -> None:
         lifespan="off",
         ws="none",
         loop="asyncio",
-        http="h11",
+        http=Door,
     )
     server = uvicorn.Server(config)
     # What is here now stays: looking through all of it for garbage would hold up every stream.

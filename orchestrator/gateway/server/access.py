@@ -30,6 +30,12 @@ class Pins:
     total_s: float = 3600.0
 
 
+MAX_SEATS = 16
+"""Requests that an access may have in progress."""
+MAX_HELD = 8 << 20
+"""Bytes of their bodies together: one of the largest, or several smaller ones."""
+
+
 @dataclass
 class Access:
     """An open door: where it may be used from, and what lies behind it."""
@@ -46,8 +52,38 @@ class Access:
     """Name of the file that its calls are recorded in."""
     wallet: Wallet = field(default_factory=Wallet)
     calls: int = 0
+    recorded: int = 0
+    lost: str = ""
+    """Why a call could not be recorded; nothing is let through any more then."""
+    closed: bool = False
     tasks: set[asyncio.Task[None]] = field(default_factory=set)
     """Calls in progress."""
+    seats: set[Seat] = field(default_factory=set)
+
+    def sit(self) -> Seat:
+        """Begin a request. Raises Refused where too many are in progress."""
+        if len(self.seats) >= MAX_SEATS:
+            raise Refused(429, f"{MAX_SEATS} requests are in progress; wait for one to end")
+        return Seat(self)
+
+
+class Seat:
+    """One request in progress and the bytes of its body."""
+
+    def __init__(self, access: Access) -> None:
+        self._access = access
+        self._bytes = 0
+        access.seats.add(self)
+
+    def hold(self, more: int) -> None:
+        """Raises Refused where the access holds too much with that."""
+        self._bytes += more
+        if sum(seat._bytes for seat in self._access.seats) > MAX_HELD:
+            raise Refused(429, f"the requests in progress are larger than {MAX_HELD} bytes")
+
+    def leave(self) -> None:
+        """The request is done with; fine more than once."""
+        self._access.seats.discard(self)
 
 
 class Refused(Exception):
@@ -64,6 +100,8 @@ class Accesses:
     def __init__(self) -> None:
         self._open: dict[str, Access] = {}
         self._opened = 0
+        # Another gateway may have written to the folder before this one.
+        self._mark = secrets.token_hex(4)
         self.refused: Counter[str] = Counter()
 
     def __len__(self) -> int:
@@ -82,7 +120,7 @@ class Accesses:
             upstream=order["upstream"],
             sources=tuple(ipaddress.ip_network(source) for source in order["sources"]),
             pins=Pins(**order["pins"]),
-            file=f"calls-{self._opened:05d}.jsonl",
+            file=f"calls-{self._mark}-{self._opened:05d}.jsonl",
             wallet=Wallet(**order.get("wallet", {})),
         )
         self._open[access.token] = access
@@ -108,6 +146,7 @@ class Accesses:
         """No call comes through any more; those in progress are ended and recorded."""
         access = self._open.pop(token, None)
         if access is not None:
+            access.closed = True
             tasks = list(access.tasks)
             for task in tasks:
                 task.cancel()

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import asyncio
-import json
 from collections.abc import Awaitable, Callable
 from typing import Any
 
@@ -13,7 +12,8 @@ from starlette.responses import JSONResponse, Response
 from starlette.routing import Route
 from starlette.types import Receive, Scope, Send
 
-from .access import Access, Refused
+from .access import Access, Refused, Seat
+from .body import read_body
 from .calls import Asked, Call, record_refusal
 from .causes import CAUSES, Failed
 from .desk import Desk
@@ -21,10 +21,7 @@ from .dialects import Dialect, Native
 from .openai import OpenAI
 from .upstreams import Line
 
-MAX_BODY = 8 << 20
-"""Bytes. A prompt of 250,000 tokens is about one million."""
-
-Endpoint = Callable[[Request, Access], Awaitable[Response]]
+Endpoint = Callable[[Request, Access, Seat], Awaitable[Response]]
 _ERRORS = Native("chat")
 
 
@@ -63,7 +60,7 @@ class Agents:
             source = request.client.host if request.client else ""
             try:
                 access = self._desk.accesses.admit(request.headers.get("authorization"), source)
-                return await endpoint(request, access)
+                return await _seated(endpoint, request, access)
             except Refused as refused:
                 status, sentence = refused.status, f"refused: {refused}"
             except Failed as failed:
@@ -77,22 +74,28 @@ class Agents:
     def calls(self, make: Callable[[], Dialect]) -> Callable[[Request], Awaitable[Response]]:
         """The endpoint of calls to a model in one dialect."""
 
-        async def call(request: Request, access: Access) -> Response:
-            return await self._call(request, access, make())
+        async def call(request: Request, access: Access, seat: Seat) -> Response:
+            return await self._call(request, access, seat, make())
 
         return self.guarded(call, make())
 
-    async def _call(self, request: Request, access: Access, dialect: Dialect) -> Response:
+    async def _call(
+        self, request: Request, access: Access, seat: Seat, dialect: Dialect
+    ) -> Response:
         body: dict[str, Any] = {}
         try:
-            body = await read_body(request)
+            body = await _still(access, read_body(request, seat))
             self._check_model(access, body)
             native = _native(dialect, body)
         except Refused as refused:
+            if access.closed:
+                raise
             record_refusal(
                 access, self._desk.recorder, dialect.name, body, Failed("refused", str(refused))
             )
             raise
+        if access.lost:
+            raise Failed("unrecorded", access.lost)
         if reached := access.wallet.exhausted():
             spent = Failed("budget-exhausted", f"{reached}; no further call is let through")
             record_refusal(access, self._desk.recorder, dialect.name, body, spent)
@@ -105,43 +108,46 @@ class Agents:
             asked,
             retry_wait_s=self._desk.retry_wait_s,
         )
-        return CallResponse(call, dialect, stream=native["stream"])
+        return CallResponse(call, dialect, seat, stream=native["stream"])
 
     def _check_model(self, access: Access, body: dict[str, Any]) -> None:
         asked = body.get("model") or body.get("name")
         if not isinstance(asked, str) or _full(asked) != _full(access.model):
-            raise Refused(404, f"model {asked!r} not found; this stage has {access.model!r}")
+            shown = repr(asked)[:200]
+            raise Refused(404, f"model {shown} not found; this stage has {access.model!r}")
 
-    async def show(self, request: Request, access: Access) -> Response:
-        self._check_model(access, await read_body(request))
+    async def show(self, request: Request, access: Access, seat: Seat) -> Response:
+        self._check_model(access, await _still(access, read_body(request, seat)))
         if access.upstream != "ollama":
             return JSONResponse(_stand_in_show(access))
         return JSONResponse(await self._desk.server().post("/api/show", {"model": access.model}))
 
-    async def inventory(self, request: Request, access: Access) -> Response:
+    async def inventory(self, request: Request, access: Access, _: Seat) -> Response:
         """/api/tags or /api/ps with this stage's model only."""
         if access.upstream != "ollama":
             name = {"name": access.model, "model": access.model}
             return JSONResponse({"models": [name | {"size": 0, "digest": "", "details": {}}]})
-        listed = (await self._desk.server().get(request.url.path)).get("models") or []
+        # Not `request.url`: that is made of what the agent calls this host, too.
+        path = request.scope["path"]
+        listed = (await self._desk.server().get(path)).get("models") or []
         own = [one for one in listed if _full(str(one.get("name"))) == _full(access.model)]
         return JSONResponse({"models": own})
 
-    async def models(self, _: Request, access: Access) -> Response:
+    async def models(self, _: Request, access: Access, __: Seat) -> Response:
         one = {"id": access.model, "object": "model", "created": 0, "owned_by": "library"}
         return JSONResponse({"object": "list", "data": [one]})
 
-    async def wallet(self, _: Request, access: Access) -> Response:
+    async def wallet(self, _: Request, access: Access, __: Seat) -> Response:
         """What the run may use, has used and has left."""
         return JSONResponse(access.wallet.told())
 
-    async def version(self, _: Request, access: Access) -> Response:
+    async def version(self, _: Request, access: Access, __: Seat) -> Response:
         if access.upstream != "ollama":
             return JSONResponse({"version": f"0.0.0-{access.upstream}"})
         return JSONResponse(await self._desk.server().get("/api/version"))
 
-    async def nothing_else(self, request: Request, access: Access) -> Response:
-        what = f"{request.method} {request.url.path}"[:200]
+    async def nothing_else(self, request: Request, access: Access, _: Seat) -> Response:
+        what = f"{request.method} {request.scope['path']}"[:200]
         self._desk.accesses.refused["endpoint"] += 1
         sentence = f"{what} is not let through by the gateway"
         record_refusal(access, self._desk.recorder, what, {}, Failed("refused", sentence))
@@ -172,31 +178,32 @@ def _stand_in_show(access: Access) -> dict[str, Any]:
     }
 
 
-async def read_body(request: Request) -> dict[str, Any]:
-    """The JSON object that was sent. Raises Refused for anything else."""
-    data = bytearray()
-    async for chunk in request.stream():
-        data += chunk
-        if len(data) > MAX_BODY:
-            raise Refused(413, f"the request is larger than {MAX_BODY} bytes")
+async def _seated(endpoint: Endpoint, request: Request, access: Access) -> Response:
+    """The request has a seat until its answer is there; a call keeps it until it has ended."""
+    seat = access.sit()
+    response: Response | None = None
     try:
-        value = json.loads(data, parse_constant=_no_constant)
-    except (ValueError, RecursionError):
-        raise Refused(400, "the request is not valid JSON") from None
-    if not isinstance(value, dict):
-        raise Refused(400, "the request is no JSON object")
-    return value
+        response = await endpoint(request, access, seat)
+    finally:
+        if not isinstance(response, CallResponse):
+            seat.leave()
+    return response
 
 
-def _no_constant(name: str) -> None:
-    raise ValueError(f"{name} is not JSON")
+async def _still(access: Access, reading: Awaitable[dict[str, Any]]) -> dict[str, Any]:
+    """The body, unless the access was closed while it came. Raises Refused."""
+    body = await reading
+    if access.closed:
+        raise Refused(401, "the token is no longer good")
+    return body
 
 
 class CallResponse(Response):
     """Streams a call's lines, or answers once it is whole; ends the call when the agent leaves."""
 
-    def __init__(self, call: Call, dialect: Dialect, *, stream: bool) -> None:
+    def __init__(self, call: Call, dialect: Dialect, seat: Seat, *, stream: bool) -> None:
         super().__init__()
+        self._seat = seat
         self._call = call
         self._dialect = dialect
         self._stream = stream
@@ -214,6 +221,7 @@ class CallResponse(Response):
             gone.cancel()
             await asyncio.gather(work, gone, return_exceptions=True)
             tasks.discard(work)
+            self._seat.leave()
         if not work.cancelled():
             work.result()
 

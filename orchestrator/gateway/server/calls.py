@@ -12,6 +12,7 @@ from datetime import UTC, datetime
 from typing import Any
 
 from .access import Access
+from .body import too_deep
 from .causes import CAUSES, Failed
 from .pinning import pin
 from .recorder import Recorder
@@ -48,6 +49,8 @@ class Reply:
         self.latest = line
         self.text.append(line.text)
         self.thinking.append(line.thinking)
+        if too_deep(line.tool_calls):
+            raise Failed("malformed", "the model server sent a tool call that is nested too deep")
         self.tool_calls += line.tool_calls
         if line.done:
             self.last = line.data
@@ -265,7 +268,7 @@ class Call:
             "attempts": self._attempts,
             "error": error_of(failure),
         }
-        self._recorder.write(self.access.file, line)
+        self._recorder.write(self.access, line)
 
 
 def _blank(line: Line) -> Line:
@@ -289,7 +292,7 @@ def record_refusal(
         "error": error_of(why),
     }
     access.calls += 1
-    recorder.write(access.file, line)
+    recorder.write(access, line)
 
 
 def heading(

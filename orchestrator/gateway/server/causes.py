@@ -44,6 +44,7 @@ CAUSES: dict[str, Cause] = {
     "too-long": Cause(_ERROR, False, 504),
     "context-overflow": Cause("context-overflow", False, 400),
     "replay-differs": Cause("replay-differs", False, 409),
+    "unrecorded": Cause("host-disk-full", False, 507),
     "gateway-error": Cause(_ERROR, False, 500),
     "repetition": Cause("runaway-generation", False, 200),
     "budget-exhausted": Cause("budget-exhausted", False, 402),

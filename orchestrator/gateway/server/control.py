@@ -7,9 +7,11 @@ from __future__ import annotations
 
 import asyncio
 import json
+from contextlib import suppress
 from pathlib import Path
 from typing import Any
 
+from .access import Access
 from .desk import Desk
 from .replay import Recording
 
@@ -25,8 +27,10 @@ async def serve(desk: Desk, path: str = SOCKET) -> asyncio.Server:
             reply = await obey(desk, order)
         except (ValueError, KeyError, TypeError, OSError) as exc:
             reply = {"error": f"{type(exc).__name__}: {exc}"}
-        writer.write(json.dumps(reply).encode() + b"\n")
-        await writer.drain()
+        # Whoever gave the order may have gone meanwhile.
+        with suppress(ConnectionError):
+            writer.write(json.dumps(reply).encode() + b"\n")
+            await writer.drain()
         writer.close()
 
     return await asyncio.start_unix_server(answer, path, limit=MAX_LINE)
@@ -37,7 +41,8 @@ async def obey(desk: Desk, order: dict[str, Any]) -> dict[str, Any]:
 
     `status`; `scripts` (`path` of a JSON file in a volume); `ollama` (`url`);
     `remote` (`kind`, `url`, `key`); `replay` (`run`, `path` of its recording) → `calls`;
-    `open` (see Accesses.open) → `token`; `close` (`token`) → `file`, `lines`.
+    `open` (see Accesses.open) → `token`, `file` of its calls;
+    `close` (`token`) → `file`, `lines`, `lost` (why not all calls are recorded).
     """
     match order["do"]:
         case "status":
@@ -58,11 +63,17 @@ async def obey(desk: Desk, order: dict[str, Any]) -> dict[str, Any]:
             desk.recordings[order["run"]] = recording
             return {"calls": len(recording)}
         case "open":
-            return {"token": desk.accesses.open(order).token}
+            access = desk.accesses.open(order)
+            return {"token": access.token, "file": _path(desk, access)}
         case "close":
-            access = await desk.accesses.close(order["token"])
-            if access is None:
+            closed = await desk.accesses.close(order["token"])
+            if closed is None:
                 raise ValueError("no such token is open")
-            return {"file": str(desk.recorder.folder / access.file), "lines": access.calls}
+            lines, lost = closed.recorded, closed.lost
+            return {"file": _path(desk, closed), "lines": lines, "lost": lost}
         case unknown:
             raise ValueError(f"no such order: {unknown!r}")
+
+
+def _path(desk: Desk, access: Access) -> str:
+    return str(desk.recorder.folder / access.file)
