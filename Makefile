@@ -37,6 +37,7 @@ soak: images ## the long tests
 .PHONY: bench
 bench: images ## what the gateway costs, against direct calls
 	@$(BIN)/python benchmarks/gateway.py
+	@$(BIN)/python benchmarks/records.py
 
 .PHONY: check
 check: setup ## formatting, lint, types, layers

@@ -173,6 +173,7 @@ def _preflight(
         runs=chosen.runs,
         scale=chosen.scale,
         data_bytes=data.size_bytes(),
+        own=own_model(settings, references),
     )
     facts = gather(settings, [task], [one.name for one in references if one.needs_ollama])
     earlier = earlier_runs(settings.runs_dir, task, [one.text for one in references], chosen.scale)

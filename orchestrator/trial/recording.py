@@ -9,8 +9,10 @@ from pathlib import Path
 from orchestrator.errors import RecordNotFound, ReplayRefused
 from orchestrator.models.reference import ModelReference
 from orchestrator.records.schema import (
+    AgentStage,
     DataRecord,
     ExecuteStage,
+    Failure,
     ImageRecord,
     ModelRecord,
     RunRecord,
@@ -19,6 +21,7 @@ from orchestrator.records.schema import (
     TrialSettings,
 )
 from orchestrator.records.store import TrialStore, list_trials, open_trial
+from orchestrator.trial.wallet import AGENT_TIME
 
 PREFIX = "replay/"
 OWN_SETTINGS = frozenset({"runs", "seed"})
@@ -52,6 +55,15 @@ class Recording:
         for done in self.run.stages:
             if isinstance(done, ExecuteStage) and (done.name, done.turn) == (stage, turn):
                 return done
+        return None
+
+    def not_asked(self, stage: str, turn: int) -> Failure | None:
+        """Why the agent was not asked for a stage then, where its time was used up: that is not
+        measured again."""
+        for done in self.run.stages:
+            if isinstance(done, AgentStage) and (done.name, done.turn) == (stage, turn):
+                failure = done.failure
+                return failure if failure is not None and failure.reason == AGENT_TIME else None
         return None
 
     def answering(self, reference: ModelReference) -> ModelReference:

@@ -34,7 +34,7 @@ from orchestrator.trial.conduct import conduct
 from orchestrator.trial.judge import judge_agent_stage
 from orchestrator.trial.prompts import PromptOutput, output_of, own_files, render, without_label
 from orchestrator.trial.truncation import Gauge
-from orchestrator.trial.wallet import Purse, Spent
+from orchestrator.trial.wallet import Purse, Spent, timeless
 
 LAST_WORDS_S = 10.0
 """For an agent whose last call was ended for its time: to write what it has, and report."""
@@ -135,8 +135,12 @@ def agent_stage(desk: RunDesk, stage: AgentStageSpec, template: str, turn: int) 
     """Render the prompt, let the agent work in a fresh container, judge what is on disk."""
     bench, place = desk.bench, desk.place(stage.name, turn)
     price = bench.prices.get(desk.spec.model)
-    purse = Purse(bench.settings.budget, desk.spent, price)
-    if over := purse.exhausted(stage.name):
+    budget, recording = bench.settings.budget, bench.recordings.get(desk.spec.model)
+    purse = Purse(timeless(budget) if recording else budget, desk.spent, price)
+    over = purse.exhausted(stage.name)
+    if over is None and recording is not None:
+        over = recording.not_asked(stage.name, turn)
+    if over is not None:
         return _not_asked(desk, stage, turn, over)
     prompt = render(
         bench.task,

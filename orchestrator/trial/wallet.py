@@ -10,6 +10,8 @@ from orchestrator.records.failures import FailureClass
 from orchestrator.records.schema import Budget, Failure, Usage
 
 Amounts = dict[str, float | None]
+AGENT_TIME = "agent_s"
+"""The unit that no replay takes the same amount of."""
 
 
 @dataclass(frozen=True)
@@ -90,6 +92,11 @@ def _limits(budget: Budget) -> Amounts:
         "agent_s": budget.max_agent_time,
         "cost": budget.max_cost,
     }
+
+
+def timeless(budget: Budget) -> Budget:
+    """For a replay: where the agent's time ended is in the record."""
+    return budget.model_copy(update={"max_agent_time": None})
 
 
 def unpriced(budget: Budget, known: Mapping[str, Price | None]) -> str | None:

@@ -156,11 +156,13 @@ def replies(home: Path, engine: Engine, images: Images) -> list[str]:
     return [turns[0] for turns in stages if turns]
 
 
-@pytest.mark.parametrize("kind", ["openai", "anthropic"])
+@pytest.mark.parametrize(("kind", "paid_for"), [("openai", 3), ("anthropic", 5)])
 def test_a_whole_trial_with_a_model_behind_an_api(
-    engine: Engine, images: Images, tools: str, home: Path, fake: FakeApis, kind: str
+    engine: Engine, images: Images, tools: str, home: Path, fake: FakeApis, kind: str, paid_for: int
 ) -> None:
-    fake.replies.extend(replies(home, engine, images))
+    """With a limit of the cost that is used up once so many replies are there, or with none."""
+    said = replies(home, engine, images)
+    fake.replies.extend(said)
     fake.thinking = "Let me think."
     searched: list[set[str]] = []
     there: list[set[str]] = []
@@ -172,21 +174,30 @@ def test_a_whole_trial_with_a_model_behind_an_api(
 
     fake.on_call = search
     since = int(time.time())
-    price = json.dumps({f"{kind}/fake": {"input": 1000, "output": 2000}})
-    done = orch(home, fake, f"{kind}/fake", ORCH_PRICES=price)
+    price = {f"{kind}/fake": {"input": 0.001, "output": 2000}}
+    tokens = sum(len(text) // 4 for text in said[:paid_for])
+    limit = ["--max-cost", str(tokens * 2000 / 1e6)] if paid_for < len(said) else []
+    done = orch(home, fake, f"{kind}/fake", *limit, ORCH_PRICES=json.dumps(price))
     assert done.returncode == 0, done.stderr
     summary = json.loads(done.stdout)
     store = TrialStore(home / "runs" / summary["trial_id"])
     trial = store.load_trial()
     run = store.load_run(trial.plan[0].run_id)
-    assert run.failure is None
     assert run.score is not None
     assert run.score.score > 0.3
+    spent = [one.name for one in run.stages if one.failure and one.failure.reason == "cost"]
+    if limit:
+        assert run.failure is not None
+        assert run.failure.failure_class is FailureClass.BUDGET_EXHAUSTED
+        assert "US dollars" in run.failure.sentence
+        assert spent == ["evaluate", "docs"]
+    else:
+        assert run.failure is None
 
     calls = list(store.calls(run.spec.run_id).read())
     path = {"openai": "/v1/chat/completions", "anthropic": "/v1/messages"}[kind]
     sent = [body for body in fake.asked(path) if body.get("messages")]
-    assert len(sent) == len(calls) == 5
+    assert len(sent) == len(calls) == paid_for
     assert all(call.thinking == fake.thinking for call in calls)
     assert {body.get("seed") for body in sent} == {run.spec.seed if kind == "openai" else None}
     assert all(body["max_tokens"] > 0 and body["stream"] for body in sent)
@@ -196,10 +207,10 @@ def test_a_whole_trial_with_a_model_behind_an_api(
     read = sum(call.prompt_tokens for call in calls)
     written = sum(call.reply_tokens for call in calls)
     assert summary["models"][0]["usage"]["cost"] == pytest.approx(
-        (read * 1000 + written * 2000) / 1e6
+        (read * 0.001 + written * 2000) / 1e6
     )
 
-    assert len(searched) == 5
+    assert len(searched) == paid_for
     assert all(roles >= {"gateway", "records", "agent", "workspace"} for roles in there)
     assert set().union(*searched) == set()
     assert not told_by_events(engine, KEY, store.trial_id, since)

@@ -14,6 +14,7 @@ import pytest
 from fake_ollama import FakeOllama
 
 from orchestrator.config import bundled
+from orchestrator.records.schema import RunRecord, StageRecord
 from orchestrator.records.store import TrialStore, list_trials
 from orchestrator.sandbox.engine import Engine
 
@@ -75,10 +76,24 @@ def served(home: Path, short: Path) -> Iterator[TrialStore]:
     """Two runs of a model behind a server that is gone by the time of the replay."""
     with FakeOllama("m") as fake:
         fake.reply, fake.thinking = EXPLORE, "What would help?"
+        # The first request loads the model; the last is ended by the limit on the agent's time.
+        fake.faults.extend(["", "", "", "", "hang"])
         yield trial(
             home, "--models", "m", "--runs", "2", "--num-ctx", "16384", "--repair-turns", "0",
-            "--ollama-url", fake.url, tasks=short,
+            "--max-agent-time", "12", "--ollama-url", fake.url, tasks=short,
         )  # fmt: skip
+
+
+def replay_of(home: Path, compared: dict[str, str]) -> RunRecord:
+    trial_id, _, run_id = compared["replay"].partition("/")
+    return TrialStore(home / "runs" / trial_id).load_run(run_id)
+
+
+def _why(stage: StageRecord) -> tuple[str, str, str]:
+    failure = stage.failure
+    return (
+        (stage.name, failure.failure_class, failure.sentence) if failure else (stage.name, "", "")
+    )
 
 
 def rows(done: subprocess.CompletedProcess[str]) -> dict[str, tuple[str, str]]:
@@ -117,12 +132,19 @@ def test_runs_behind_a_server_replay_each_to_itself_without_it(
     plan = served.load_trial().plan
     seeds = [spec.seed for spec in plan]
     assert len(set(seeds)) == 2
+    timed = served.load_run(plan[1].run_id).stages[-1]
+    assert timed.failure is not None
+    assert timed.failure.failure_class == "budget-exhausted"
     for spec in plan:
         calls = list(served.calls(spec.run_id).read())
         assert {call.pinned["options.seed"].sent for call in calls} == {spec.seed}
         done = orch(home, "replay", str(served.run_folder(spec.run_id)), "--json", tasks=short)
         assert done.returncode == 0, done.stderr + done.stdout
         compared = json.loads(done.stdout)
+        again_run = replay_of(home, compared)
+        assert [_why(stage) for stage in again_run.stages] == [
+            _why(stage) for stage in served.load_run(spec.run_id).stages
+        ]
         # What the program printed is another time; the prompts have the recorded one.
         assert [note.partition(",")[0] for note in compared["notes"]] == ["run-explore"]
         trial_id, _, replay_id = compared["replay"].partition("/")

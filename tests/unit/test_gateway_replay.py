@@ -319,3 +319,28 @@ def test_a_recording_that_can_not_be_read_is_an_error_of_the_order(offline: Live
     path.write_text('{"stage": "a", "tur')
     with pytest.raises(ValueError, match="Unterminated"):
         offline.order("replay", run="r", path=str(path))
+
+
+def test_where_the_agents_time_ended_it_ends_again(
+    live: LiveGateway, offline: LiveGateway, fake: FakeOllama
+) -> None:
+    fake.faults.append("hang-midway")
+    order = {"run": "r", "stage": "s", "turn": 0, "model": "m", "sources": ["127.0.0.0/8"]}
+    pins = {"num_ctx": 8192, "seed": 7, "max_reply_tokens": 500}
+    limit = {"limits": {"agent_s": 20.3}, "used": {"agent_s": 20}}
+    answers: list[list[tuple[int, str]]] = []
+    records: list[list[CallRecord]] = []
+    for gateway, upstream, wallet in ((live, "ollama", limit), (offline, "replay", {})):
+        opened = gateway.order("open", **order, upstream=upstream, pins=pins, wallet=wallet)
+        headers = {"Authorization": f"Bearer {opened['token']}"}
+        with httpx.Client(base_url=gateway.url, headers=headers, timeout=30) as http:
+            sent = [http.post(CHAT, json=ASK) for _ in range(2)]
+        answers.append([(one.status_code, one.text.splitlines()[-1]) for one in sent])
+        records.append(gateway.close(opened["token"]))
+        deliver(offline, records[0])
+    assert answers[0] == answers[1]
+    assert "the call was ended" in answers[0][0][1]
+    assert [status for status, _ in answers[0]] == [200, 402]
+    assert records[0][0].reply == records[1][0].reply != ""
+    causes = [[call.error and call.error.cause for call in calls] for calls in records]
+    assert causes == [["budget-time", "budget-exhausted"]] * 2

@@ -142,6 +142,10 @@ def test_time_is_assumed_elsewhere_and_says_of_what() -> None:
     )
     cpu = with_info(replace(FACTS, ollama_given=False), runtimes=("runc",))
     assert estimated(wanted("gpt-oss:20b", runs=1), cpu).seconds == 3000 / 5 + 3 * 30 + 30
+    own = wanted("openai/smollm2", runs=1)
+    assert estimated(own).seconds == on_gpu.seconds
+    served = replace(own, own=own.models[0])
+    assert estimated(served).seconds == 2000 / 15 + 3 * 30 + 30
     small = estimated(wanted("scripted/a", runs=1, scale=0.0))
     assert small.seconds == 3 + 3 * 3 + 30
 
