@@ -16,7 +16,7 @@ from fake_ollama import FakeOllama
 from live_gateway import LiveGateway
 from test_gateway_server import ASK, client, wait_until
 
-from orchestrator.gateway.server import access, body, door, recorder
+from orchestrator.gateway.server import access, body, calls, door, recorder
 from orchestrator.records.calls import CallRecord, loads_whole
 
 WHOLE = json.dumps(ASK).encode()
@@ -290,6 +290,22 @@ def test_connections_of_one_address_are_counted(
             return done.wait(0.01)
 
     wait_until(answers)
+
+
+def test_refusals_do_not_fill_the_record(
+    gateway: LiveGateway, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(calls, "MAX_REFUSALS", 3)
+    token = gateway.open()
+    large = json.dumps({"model": "other", "x": "a" * (2 << 20)}).encode()
+    statuses = [post(gateway, token, large).status_code for _ in range(5)]
+    assert statuses == [404] * 5
+    assert post(gateway, token, WHOLE).status_code == 200
+    *refused, whole = gateway.close(token)
+    assert [call.request for call in refused] == [{}] * 3
+    told = [call.error and "no further refusal" in call.error.sentence for call in refused]
+    assert told == [False, False, True]
+    assert whole.error is None
 
 
 # --- what can't be recorded --------------------------------------------------------------------

@@ -52,6 +52,7 @@ class Access:
     """Name of the file that its calls are recorded in."""
     wallet: Wallet = field(default_factory=Wallet)
     calls: int = 0
+    refusals: int = 0
     recorded: int = 0
     lost: str = ""
     """Why a call could not be recorded; nothing is let through any more then."""
@@ -72,13 +73,13 @@ class Seat:
 
     def __init__(self, access: Access) -> None:
         self._access = access
-        self._bytes = 0
+        self.bytes = 0
         access.seats.add(self)
 
     def hold(self, more: int) -> None:
         """Raises Refused where the access holds too much with that."""
-        self._bytes += more
-        if sum(seat._bytes for seat in self._access.seats) > MAX_HELD:
+        self.bytes += more
+        if sum(seat.bytes for seat in self._access.seats) > MAX_HELD:
             raise Refused(429, f"the requests in progress are larger than {MAX_HELD} bytes")
 
     def leave(self) -> None:

@@ -23,6 +23,8 @@ from .upstreams import Line
 
 Endpoint = Callable[[Request, Access, Seat], Awaitable[Response]]
 _ERRORS = Native("chat")
+MAX_REFUSED_BODY = 1 << 20
+"""Bytes of a request that are still recorded when it is refused."""
 
 
 def make_app(desk: Desk) -> Starlette:
@@ -88,11 +90,10 @@ class Agents:
             self._check_model(access, body)
             native = _native(dialect, body)
         except Refused as refused:
-            if access.closed:
-                raise
-            record_refusal(
-                access, self._desk.recorder, dialect.name, body, Failed("refused", str(refused))
-            )
+            if not access.closed:
+                kept = body if seat.bytes <= MAX_REFUSED_BODY else {}
+                why = Failed("refused", str(refused))
+                record_refusal(access, self._desk.recorder, dialect.name, kept, why)
             raise
         if access.lost:
             raise Failed("unrecorded", access.lost)

@@ -23,6 +23,7 @@ MAX_ATTEMPTS = 3
 LONGEST_PAUSE_S = 120.0
 """A server that asks for more patience than that is not asked again."""
 NANO = 1e-9
+MAX_REFUSALS = 200
 
 HandOn = Callable[[Line], Awaitable[None]]
 
@@ -284,7 +285,15 @@ def _blank(line: Line) -> Line:
 def record_refusal(
     access: Access, recorder: Recorder, endpoint: str, body: dict[str, Any], why: Failed
 ) -> None:
-    """A request with a good token that was not let through; no model was asked."""
+    """A request with a good token that was not let through; no model was asked.
+
+    So many of an access are recorded, as nothing else bounds their number.
+    """
+    access.refusals += 1
+    if access.refusals > MAX_REFUSALS:
+        return
+    if access.refusals == MAX_REFUSALS:
+        why.detail += "; no further refusal of this stage is recorded"
     line = heading(access, access.calls, datetime.now(UTC), endpoint, body) | {
         "pinned": {},
         "reply": "",
