@@ -10,7 +10,6 @@ import json
 import threading
 from collections import deque
 from collections.abc import Callable, Iterator
-from contextlib import suppress
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from typing import Any
 
@@ -63,6 +62,7 @@ class FakeApis:
         """More fields of a model's entry in the list."""
         self.faults: deque[str] = deque()
         self.requests: list[dict[str, Any]] = []
+        self.clients_gone = 0
         self.on_call: Callable[[], object] = lambda: None
         handler = type("Handler", (_Handler,), {"fake": self})
         self._server = ThreadingHTTPServer(("127.0.0.1", 0), handler)
@@ -185,7 +185,7 @@ class _Handler(BaseHTTPRequestHandler):
             events = [*events[:half], middle[fault], *events[half:]]
         elif fault == "alive":
             events = [": wait\n\n", 'data: {"type": "ping"}\n\n'] * 500
-        with suppress(ConnectionError):  # whoever asked may leave
+        try:
             for event in events:
                 if fault == "alive":
                     self._pause.wait(0.02)
@@ -193,6 +193,8 @@ class _Handler(BaseHTTPRequestHandler):
                 self.wfile.write(f"{len(data):x}\r\n".encode() + data + b"\r\n")
             if fault != "cut":
                 self.wfile.write(b"0\r\n\r\n")
+        except ConnectionError:
+            self.fake.clients_gone += 1
 
 
 def _pieces(text: str) -> Iterator[str]:

@@ -7,6 +7,7 @@ from dataclasses import fields, replace
 from pydantic import BaseModel
 
 from orchestrator.config import Settings
+from orchestrator.records.failures import Attribution
 from orchestrator.records.schema import (
     AgentStage,
     ExecuteStage,
@@ -89,7 +90,7 @@ def replay_run(settings: Settings, text: str, *, allow_drift: bool, say: Say) ->
         replay=f"{store.trial_id}/{again.spec.run_id}",
         rows=compare(recording.run, again),
         failure=again.failure if again.failure and not again.failure.valid else None,
-        notes=notes + printed_otherwise(recording.run, again),
+        notes=notes + broke_off(recording.run) + printed_otherwise(recording.run, again),
     )
 
 
@@ -110,6 +111,14 @@ def compare(original: RunRecord, replay: RunRecord) -> list[Row]:
             ("failure", _failure),
         )
     ]
+
+
+def broke_off(original: RunRecord) -> list[str]:
+    """Where the harness had ended the run: a replay may get further than its record."""
+    failure = original.failure
+    if failure is None or failure.attribution is not Attribution.HARNESS:
+        return []
+    return [f"the recorded run was ended by {failure.failure_class}; its record stops there"]
 
 
 def printed_otherwise(original: RunRecord, replay: RunRecord) -> list[str]:

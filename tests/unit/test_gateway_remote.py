@@ -9,6 +9,7 @@ import httpx
 import pytest
 from fake_apis import FakeApis
 from live_gateway import LiveGateway
+from test_gateway_server import wait_until
 
 from orchestrator.gateway.server.access import Pins
 from orchestrator.gateway.server.causes import Failed, of_api_answer, of_api_event
@@ -320,6 +321,21 @@ def test_a_line_that_is_only_kept_alive(gateway: LiveGateway, fake: FakeApis, ki
     assert answer.status_code == 504
     assert call.error is not None
     assert call.error.cause == "no-first-token"
+
+
+@KINDS
+def test_an_agent_that_leaves_ends_the_call_upstream(
+    gateway: LiveGateway, fake: FakeApis, kind: str
+) -> None:
+    fake.faults.append("alive")
+    token = gateway.open("fake", upstream=kind)
+    headers = {"Authorization": f"Bearer {token}"}
+    with pytest.raises(httpx.ReadTimeout):
+        httpx.post(f"{gateway.url}/api/chat", json=ASK, headers=headers, timeout=0.3)
+    wait_until(lambda: fake.clients_gone == 1)
+    (call,) = gateway.close(token)
+    assert call.error is not None
+    assert call.error.cause == "client-gone"
 
 
 def test_a_server_that_gives_the_key_back_as_its_reply(

@@ -37,7 +37,7 @@ from orchestrator.trial.recording import (
     find_recording,
     refuse_settings,
 )
-from orchestrator.trial.replay import Comparison, compare, printed_otherwise
+from orchestrator.trial.replay import Comparison, broke_off, compare, printed_otherwise
 
 STARTED = datetime(2026, 1, 1, tzinfo=UTC)
 SETTINGS = TrialSettings(runs=2, seed=1, repair_turns=1, num_ctx=8192, scale=0.02)
@@ -230,6 +230,14 @@ def test_every_difference_is_a_row() -> None:
     ]
     failed = Failure(failure_class=FailureClass.TIMEOUT, sentence="too slow")
     assert differing(run(), run().model_copy(update={"failure": failed})) == ["failure"]
+
+
+def test_a_record_that_the_harness_broke_off_is_said_to_stop() -> None:
+    lost = Failure(failure_class=FailureClass.ENGINE_UNAVAILABLE, sentence="it is gone")
+    (note,) = broke_off(run().model_copy(update={"failure": lost}))
+    assert note == "the recorded run was ended by engine-unavailable; its record stops there"
+    own = Failure(failure_class=FailureClass.TIMEOUT, sentence="too slow")
+    assert broke_off(run().model_copy(update={"failure": own})) == broke_off(run()) == []
 
 
 def test_a_comparison_reads_as_lines_and_as_json() -> None:
