@@ -44,6 +44,12 @@ _INDEX = re.compile(
     r"|-f|--find-links|--trusted-host)"
 )
 
+MAX_DOTS = 200
+"""In a line of TOML: what reading a dotted key takes grows with the square of its parts."""
+_UV_SOURCES = frozenset(
+    {"sources", "index", "index-url", "extra-index-url", "find-links", "no-index"}
+)
+
 
 @dataclass(frozen=True)
 class Declared:
@@ -86,6 +92,9 @@ def _from_pyproject(content: bytes) -> Declared | Failure:
     text = _decoded(content)
     if isinstance(text, _Refusal):
         return text.failure(PYPROJECT)
+    for number, line in enumerate(text.splitlines(), 1):
+        if line.count(".") > MAX_DOTS:
+            return _Refusal(f"has more than {MAX_DOTS} dots", number, line).failure(PYPROJECT)
     try:
         table = tomllib.loads(text.replace("\r\n", "\n"))
     except (ValueError, RecursionError) as exc:
@@ -104,6 +113,8 @@ def _from_pyproject(content: bytes) -> Declared | Failure:
         return _Refusal(
             "declares dependencies for poetry only; list them under [project] dependencies"
         ).failure(PYPROJECT)
+    if isinstance(tool, dict) and (refusal := _sources(tool, text)) is not None:
+        return refusal.failure(PYPROJECT)
     listed = project.get("dependencies", [])
     if not isinstance(listed, list) or not all(isinstance(item, str) for item in listed):
         return _Refusal("[project] dependencies is not a list of strings").failure(PYPROJECT)
@@ -115,6 +126,19 @@ def _poetry(tool: Mapping[str, object]) -> bool:
     poetry = tool.get("poetry")
     dependencies = poetry.get("dependencies") if isinstance(poetry, dict) else None
     return isinstance(dependencies, dict) and bool(set(dependencies) - {"python"})
+
+
+def _sources(tool: Mapping[str, object], text: str) -> _Refusal | None:
+    """uv's own table of where packages come from: left aside, others of the same name would."""
+    uv = tool.get("uv")
+    named = sorted(_UV_SOURCES.intersection(uv)) if isinstance(uv, dict) else []
+    if not named:
+        return None
+    lines = enumerate(text.splitlines(), 1)
+    at = [(n, line.strip()) for n, line in lines if re.search(rf"\b{named[0]}\b", line)]
+    number, line = at[0] if at else (None, "")
+    reason = f"says where packages come from ([tool.uv] {named[0]}), which is refused"
+    return _Refusal(reason, number, line)
 
 
 @dataclass(frozen=True)

@@ -181,6 +181,7 @@ def test_pyproject_dependencies_are_read():
 
 def test_a_pyproject_of_tools_declares_nothing():
     assert accepted(b"[tool.ruff]\nline-length = 100\n", "pyproject.toml").lines == ()
+    assert accepted(b"[tool.uv]\npackage = false\n", "pyproject.toml").lines == ()
 
 
 def test_requirements_win_over_pyproject():
@@ -206,6 +207,18 @@ def test_requirements_win_over_pyproject():
         (b"a = " + b"[" * 30_000, "not valid TOML"),
         (b"a = " + b"{a=" * 10_000, "not valid TOML"),
         (b"a = " + b"1" * 6000, "not valid TOML"),
+        (b"a." * 30_000 + b"a = 1", "line 1, has more than 200 dots"),
+        (
+            b'[project]\ndependencies = ["x"]\n[tool.uv.sources]\n'
+            b'x = { git = "https://a.invalid" }\n',
+            "line 3, says where packages come from ([tool.uv] sources), which is refused: "
+            "'[tool.uv.sources]'",
+        ),
+        (
+            b'[tool.uv]\nindex-url = "https://a.invalid/simple"\n',
+            "line 2, says where packages come from ([tool.uv] index-url)",
+        ),
+        (b'[[tool.uv.index]]\nurl = "https://a.invalid/simple"\n', "([tool.uv] index)"),
         (b'[tool.poetry.dependencies]\npython = "^3.11"\npandas = "*"\n', "poetry"),
     ],
 )
