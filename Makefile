@@ -35,9 +35,10 @@ soak: images ## the long tests
 	@$(BIN)/pytest -m soak
 
 .PHONY: bench
-bench: images ## what the gateway costs, against direct calls
+bench: images ## what the gateway, records and environments cost, against the bare work
 	@$(BIN)/python benchmarks/gateway.py
 	@$(BIN)/python benchmarks/records.py
+	@$(BIN)/python benchmarks/environment.py
 
 .PHONY: check
 check: setup ## formatting, lint, types, layers
