@@ -20,7 +20,7 @@ from packaging.utils import canonicalize_name
 from orchestrator.errors import ImageBuildFailed
 from orchestrator.records.schema import EnvironmentRecord, Failure
 from orchestrator.sandbox import builder as builders
-from orchestrator.sandbox import volume
+from orchestrator.sandbox import caches, volume
 from orchestrator.sandbox.builder import (
     PLACE,
     Builder,
@@ -34,12 +34,15 @@ from orchestrator.sandbox.downloads import too_large
 from orchestrator.sandbox.engine import Engine
 from orchestrator.sandbox.image import Image
 from orchestrator.sandbox.labels import Owner
-from orchestrator.sandbox.limits import EnvironmentRules, Limits
+from orchestrator.sandbox.limits import MIB, EnvironmentRules, Limits
 from orchestrator.sandbox.requirements import Declared, declared
 from orchestrator.sandbox.volume import Volume
 
 __all__ = ["PLACE", "Declared", "Environment", "EnvironmentImages", "build", "declared"]
 
+ROLE = "environment"
+ENVIRONMENTS_MB = 16384
+"""Of all environments together; beyond it those used longest ago go, none that is in use."""
 DEFAULT_RULES = EnvironmentRules()
 
 
@@ -73,7 +76,7 @@ def build(
     as a failure; raises the engine's errors, and ImageBuildFailed where the images disagree.
     """
     python = _common_python(engine, images)
-    builder = Builder(engine, images, owner.as_role("environment"), rules)
+    builder = Builder(engine, images, owner.as_role(ROLE), rules)
     lock = _resolved(builder, images, wanted, rules)
     if isinstance(lock, Failure):
         return lock
@@ -82,17 +85,25 @@ def build(
     digest = hashlib.sha256(lock.text.encode()).hexdigest()
     installed: list[Installed] = []
 
-    def install(target: Volume) -> None:
+    def install(target: Volume) -> int:
         installed.append(builder.install(lock, python, target))
+        return installed[-1].size
 
     seed_hook = builders.SEED_HOOK.read_bytes()
     # What package code has built is for those who let it.
     built = " built" if rules.allow_sdist else ""
     key = f"{digest} {python} {images.builder.inputs_sha256} {seed_hook!r}{built}"
+    name = hashlib.sha256(key.encode()).hexdigest()
     try:
-        found = volume.cached(engine, images.tools.id, key, "environment", install)
+        # Another process that builds the same is waited for.
+        with caches.locked(f"environment-{name[:32]}"):
+            found = volume.cached(engine, images.tools.id, key, ROLE, install)
+            while not caches.use(engine, found):
+                found = volume.cached(engine, images.tools.id, key, ROLE, install)
     except NotInstalled as stopped:
         return stopped.failure
+    if installed:
+        caches.trim(engine, ROLE, ENVIRONMENTS_MB * MIB)
     record = EnvironmentRecord(
         declared_in=wanted.source,
         lock_sha256=digest,

@@ -15,6 +15,9 @@ CONTENT = "orch.content"
 COMPLETES = "orch.completes"
 """On a mark: the cache volume that it declares complete."""
 
+SIZE = "orch.bytes"
+"""On a mark: what its cache volume holds, where that was measured."""
+
 
 @dataclass(frozen=True)
 class Owner:

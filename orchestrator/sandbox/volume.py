@@ -15,7 +15,7 @@ from orchestrator.sandbox import archive
 from orchestrator.sandbox.archive import Entry
 from orchestrator.sandbox.container import Container, ContainerSpec, Mount, still
 from orchestrator.sandbox.engine import Engine, translated
-from orchestrator.sandbox.labels import COMPLETES, CONTENT, Owner, mark_of, new_name
+from orchestrator.sandbox.labels import COMPLETES, CONTENT, ROLE, SIZE, Owner, mark_of, new_name
 from orchestrator.sandbox.limits import SANDBOX_UID, Limits
 
 PLACE = "/volume"
@@ -167,11 +167,12 @@ def cached(
     tools_image: str,
     key: str,
     role: str,
-    build: Callable[[Volume], None],
+    build: Callable[[Volume], int | None],
 ) -> Volume:
     """The volume of `role` with the content that `key` stands for, built when there is none.
 
-    `build` gets an empty volume that belongs to the sandbox's user, and fills it.
+    `build` gets an empty volume that belongs to the sandbox's user, and fills it; it may give the
+    bytes that it filled in.
     A volume counts only once its mark, a second and empty volume, is there; so what a killed
     process left half done is never used. Two processes that build at once each build their own,
     and the one whose mark comes later removes its own. To be mounted read-only.
@@ -186,15 +187,38 @@ def cached(
         volume = _create(engine, new_name(role), labels, {})
         try:
             fill(engine, tools_image, volume, {}, owner)
-            build(volume)
+            size = build(volume)
         except BaseException:
             remove(engine, volume)
             raise
-        _create(engine, mark_of(volume.name), labels | {COMPLETES: volume.name}, {})
+        _create(
+            engine,
+            mark_of(volume.name),
+            labels | {COMPLETES: volume.name, SIZE: str(size or 0)},
+            {},
+        )
         first = _complete(engine, content) or volume
         if first != volume:
             remove(engine, volume)
         return first
+
+
+def exists(engine: Engine, volume: Volume) -> bool:
+    with translated("list volumes"):
+        listed = engine.api.volumes(filters={"name": volume.name})["Volumes"] or []
+    return any(item["Name"] == volume.name for item in listed)
+
+
+def complete_ones(engine: Engine, role: str) -> dict[Volume, int]:
+    """Complete cache volumes of a role → bytes, 0 where they were not measured."""
+    with translated("list volumes"):
+        listed = engine.api.volumes(filters={"label": f"{ROLE}={role}"})["Volumes"] or []
+    names = {item["Name"] for item in listed}
+    return {
+        Volume(item["Labels"][COMPLETES]): int(item["Labels"].get(SIZE, 0))
+        for item in listed
+        if item["Labels"].get(COMPLETES) in names
+    }
 
 
 def _complete(engine: Engine, content: str) -> Volume | None:

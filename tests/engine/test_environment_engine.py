@@ -2,9 +2,13 @@
 
 from __future__ import annotations
 
+import os
 import re
-import threading
+import secrets
+import subprocess
+import sys
 from dataclasses import replace
+from pathlib import Path
 
 import pytest
 from scoring_lab import images as lab_images
@@ -12,7 +16,7 @@ from scoring_lab import images as lab_images
 from orchestrator.errors import ImageBuildFailed
 from orchestrator.records.failures import FailureClass as C
 from orchestrator.records.schema import Failure
-from orchestrator.sandbox import builder, environment, volume
+from orchestrator.sandbox import builder, caches, environment, volume
 from orchestrator.sandbox.container import ContainerSpec, run_step
 from orchestrator.sandbox.environment import build
 from orchestrator.sandbox.limits import EnvironmentRules, Limits
@@ -61,6 +65,9 @@ def left_by_a_pth_file(engine, images, owner, monkeypatch, tmp_path):
     """What lies in an environment that holds a `.pth` file which tells where it was run."""
     hook = tmp_path / "hook.pth"
     hook.write_text("import os; open('/env/ran', 'w').write('here')\n")
+    # What was downloaded once is not downloaded again, for another environment neither.
+    assert not isinstance(build(engine, images, wanted("six==1.17.0"), owner), Failure)
+    monkeypatch.setitem(builder.UV_SETTINGS, "UV_OFFLINE", "1")
     monkeypatch.setattr(builder, "SEED_HOOK", hook)
     env = build(engine, images, wanted("six==1.17.0"), owner)
     try:
@@ -106,20 +113,68 @@ def test_one_lock_is_installed_once(engine, images, owner, no_memory):
     assert second.record.install_s == 0.0
 
 
-def test_builds_at_the_same_time_share_one(engine, images, owner, no_memory):
-    text = wanted("toolz==1.0.0")
-    found = []
+BUILDING = """
+import secrets, sys
+from pathlib import Path
+sys.path.insert(0, sys.argv[1])
+from scoring_lab import images
+from orchestrator.sandbox import builder
+from orchestrator.sandbox.engine import Engine
+from orchestrator.sandbox.environment import build, declared
+from orchestrator.sandbox.labels import Owner
+builder.SEED_HOOK = Path(sys.argv[2])
+engine = Engine.connect()
+env = build(engine, images(engine), declared({"requirements.txt": b"six"}), Owner(sys.argv[3]))
+print(env.volume.name, env.record.reused)
+"""
 
-    def one() -> None:
-        found.append(build(engine, images, text, owner))
 
-    threads = [threading.Thread(target=one) for _ in range(3)]
-    for thread in threads:
-        thread.start()
-    for thread in threads:
-        thread.join()
-    assert len({env.volume for env in found}) == 1
-    assert sum(not env.record.reused for env in found) <= 1
+def test_processes_that_build_the_same_wait_for_one_another(engine, owner, tmp_path):
+    hook = tmp_path / "orch_seed.pth"
+    hook.write_text(f"# {secrets.token_hex(8)}\n")
+    argv = [sys.executable, "-c", BUILDING, str(Path(__file__).parent), str(hook), owner.trial]
+    both = [subprocess.Popen(argv, stdout=subprocess.PIPE, text=True) for _ in range(2)]
+    told = [process.communicate()[0].split() for process in both]
+    assert told[0][0] == told[1][0]
+    assert sorted(reused for _, reused in told) == ["False", "True"]
+    engine.remove_volume(told[0][0])
+
+
+USING = """
+import sys
+from orchestrator.sandbox import caches
+from orchestrator.sandbox.engine import Engine
+from orchestrator.sandbox.volume import Volume
+print(caches.use(Engine.connect(), Volume(sys.argv[1])), flush=True)
+sys.stdin.read()
+"""
+
+
+def test_what_was_used_longest_ago_goes_and_nothing_in_use(engine, images):
+    role = f"test-{secrets.token_hex(4)}"
+    made = [volume.cached(engine, images.tools.id, str(n), role, lambda _: 100) for n in range(4)]
+    users = [
+        subprocess.Popen(
+            [sys.executable, "-c", USING, v.name],
+            stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True,
+        )
+        for v in made[:3]
+    ]  # fmt: skip
+    assert [user.stdout.readline().strip() for user in users] == ["True"] * 3
+    for number, one in enumerate(made[:3]):
+        os.utime(caches.folder() / f"{one.name}.used", (number, number))
+    # The last was never used here: whoever uses it can't be seen.
+    assert caches.trim(engine, role, 0) == []
+    users[1].communicate()
+    users[2].kill()
+    users[2].communicate()
+    # The first would be next, and is in use.
+    assert caches.trim(engine, role, 100) == [made[1]]
+    users[0].communicate()
+    assert caches.trim(engine, role, 0) == [made[0], made[2]]
+    assert not caches.use(engine, made[0])
+    assert set(volume.complete_ones(engine, role).items()) == {(made[3], 100)}
+    volume.remove(engine, made[3])
 
 
 @pytest.mark.parametrize(

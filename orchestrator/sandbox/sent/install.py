@@ -4,7 +4,7 @@ Runs as `python3 -I -S -c TEXT PLAN`; stdin is the command's. PLAN is JSON: `com
 folders whose new content counts together; `cap`, bytes; `cache`, uv's folder; `cache_cap`, bytes;
 `packages`, whose wheels the command uses. Ends with the command's status, or with FULL after
 ending it, when what it brought into the cache is taken out again. Nobody else may install
-meanwhile. On success the last line of stdout is the size of the first place, bytes.
+meanwhile.
 """
 
 from __future__ import annotations
@@ -110,7 +110,6 @@ def main() -> int:
         clean(plan["cache"], plan["packages"])
     elif status == 0:
         keep_within(plan["cache"], plan["cache_cap"], plan["packages"])
-        print(size(plan["places"][0]))
     return status
 
 
