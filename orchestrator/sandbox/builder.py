@@ -8,7 +8,6 @@ from __future__ import annotations
 
 import hashlib
 import json
-import os
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, field
@@ -22,10 +21,11 @@ from orchestrator.records.failures import FailureClass
 from orchestrator.records.schema import Ending, Evidence, Failure
 from orchestrator.sandbox import ca, caches, volume
 from orchestrator.sandbox.container import Container, ContainerSpec, Mount, run_step
-from orchestrator.sandbox.downloads import Download, downloads, too_large_unpacked
+from orchestrator.sandbox.downloads import Download, downloads, largest, too_large_unpacked
 from orchestrator.sandbox.engine import Engine
 from orchestrator.sandbox.exec import Ended
 from orchestrator.sandbox.image import Image
+from orchestrator.sandbox.indexes import index_settings
 from orchestrator.sandbox.labels import Owner
 from orchestrator.sandbox.limits import MIB, EnvironmentRules, Limits
 from orchestrator.sandbox.requirements import Declared
@@ -64,15 +64,6 @@ UV_SETTINGS = {
     "UV_HTTP_RETRIES": "3",
     "HOME": "/tmp",
 }
-INDEX_VARIABLES = {
-    "UV_DEFAULT_INDEX": "UV_DEFAULT_INDEX",
-    "UV_INDEX_URL": "UV_DEFAULT_INDEX",
-    "PIP_INDEX_URL": "UV_DEFAULT_INDEX",
-    "UV_INDEX": "UV_INDEX",
-    "UV_EXTRA_INDEX_URL": "UV_INDEX",
-    "PIP_EXTRA_INDEX_URL": "UV_INDEX",
-}
-"""The host's settings of package indexes → uv's; of two with one meaning the first counts."""
 
 
 class EnvironmentImages(Protocol):
@@ -109,15 +100,6 @@ class NotInstalled(Exception):
     def __init__(self, failure: Failure) -> None:
         super().__init__(failure.sentence)
         self.failure = failure
-
-
-def index_settings(environ: Mapping[str, str] = os.environ) -> dict[str, str]:
-    """uv's variables for the indexes that the host's own pip or uv would use."""
-    found: dict[str, str] = {}
-    for name, ours in INDEX_VARIABLES.items():
-        if environ.get(name):
-            found.setdefault(ours, environ[name])
-    return found
 
 
 class Builder:
@@ -180,6 +162,9 @@ class Builder:
         if ended.ending is Ending.EXITED and ended.exit_code == FULL:
             raise NotInstalled(too_large_unpacked(lock.downloads, self._rules))
         if (failure := self._failed(ended, "installing")) is not None:
+            if ended.ending is Ending.TIMEOUT:
+                named = f"{failure.sentence}; the largest: {largest(lock.downloads)}"
+                failure = failure.model_copy(update={"sentence": named})
             raise NotInstalled(failure)
         compiled = self._compile(target)
         seconds = made.duration_s + ended.duration_s + compiled.seconds

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import pytest
 
-from orchestrator.sandbox.builder import index_settings
 from orchestrator.sandbox.environment import locked_packages
+from orchestrator.sandbox.indexes import index_settings, pip_settings
 
 
 @pytest.mark.parametrize(
@@ -22,7 +22,26 @@ from orchestrator.sandbox.environment import locked_packages
     ],
 )
 def test_the_host_s_indexes_are_used(host, inside):
-    assert index_settings(host) == inside
+    assert index_settings({"PIP_CONFIG_FILE": "/dev/null"} | host) == inside
+
+
+def test_pip_s_own_files_are_read(tmp_path):
+    first, second, broken = (tmp_path / name for name in ("first", "second", "broken"))
+    first.write_text("[global]\nextra-index-url =\n    https://a.invalid\n    https://b.invalid\n")
+    second.write_text(
+        "[global]\nindex-url = https://c%40.invalid\nextra-index-url = https://d.invalid\n"
+        "[install]\nindex-url = https://e.invalid\n"
+    )
+    broken.write_bytes(b"\xff = [")
+    assert pip_settings([broken, tmp_path / "none", first, second]) == {
+        "UV_INDEX": "https://a.invalid https://b.invalid",
+        "UV_DEFAULT_INDEX": "https://e.invalid",
+    }
+    second.write_text("[global]\nindex-url = https://c%40.invalid\n")
+    host = {"PIP_CONFIG_FILE": str(second)}
+    assert index_settings(host)["UV_DEFAULT_INDEX"] == "https://c%40.invalid"
+    host["UV_INDEX_URL"] = "https://f.invalid"
+    assert index_settings(host)["UV_DEFAULT_INDEX"] == "https://f.invalid"
 
 
 def test_a_lock_lists_what_is_installed():

@@ -13,6 +13,7 @@ from orchestrator.records.schema import (
     AgentStage,
     Budget,
     Evidence,
+    MissingImport,
     RunRecord,
     RunSpec,
     TrialRecord,
@@ -178,6 +179,22 @@ def test_a_failed_score_shows_its_evidence_inert() -> None:
     print_score(record, Console(file=stream, width=80))
     assert "syntax-error (model)" in stream.getvalue()
     assert "train.py, line 3: x = [red](" in stream.getvalue()
+
+
+def test_missing_imports_stand_beside_the_crash_that_they_cause() -> None:
+    record = trial(["ollama/a"], 1)
+    found = score(0.0, failed="undeclared-dependency")
+    found.missing_imports = [
+        MissingImport(module="bs4", package="beautifulsoup4", path="train.py", line=3)
+    ]
+    wanted = "provided by nothing declared: bs4 (package beautifulsoup4; train.py, line 3)"
+    runs = [finished(record.plan[0], score=found)]
+    assert wanted in " ".join(shown(record, runs).split())
+    (run,) = summarise(record, runs).models[0].runs
+    assert [each.module for each in run.missing_imports] == ["bs4"]
+    stream = io.StringIO()
+    print_score(found, Console(file=stream, width=200))
+    assert wanted in stream.getvalue()
 
 
 @pytest.mark.parametrize(
