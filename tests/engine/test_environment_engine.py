@@ -34,6 +34,15 @@ def no_memory(monkeypatch):
     monkeypatch.setattr(environment, "_locks", {})
 
 
+@pytest.fixture
+def anew(monkeypatch, tmp_path):
+    """Environments that were not built before: the hook is part of what they are."""
+    hook = tmp_path / "orch_seed.pth"
+    hook.write_text(f"# {secrets.token_hex(8)}\n")
+    monkeypatch.setattr(builder, "SEED_HOOK", hook)
+    return hook
+
+
 def wanted(*lines: str) -> Declared:
     found = declared({"requirements.txt": "\n".join(lines).encode()})
     assert isinstance(found, Declared)
@@ -129,10 +138,8 @@ print(env.volume.name, env.record.reused)
 """
 
 
-def test_processes_that_build_the_same_wait_for_one_another(engine, owner, tmp_path):
-    hook = tmp_path / "orch_seed.pth"
-    hook.write_text(f"# {secrets.token_hex(8)}\n")
-    argv = [sys.executable, "-c", BUILDING, str(Path(__file__).parent), str(hook), owner.trial]
+def test_processes_that_build_the_same_wait_for_one_another(engine, owner, anew):
+    argv = [sys.executable, "-c", BUILDING, str(Path(__file__).parent), str(anew), owner.trial]
     both = [subprocess.Popen(argv, stdout=subprocess.PIPE, text=True) for _ in range(2)]
     told = [process.communicate()[0].split() for process in both]
     assert told[0][0] == told[1][0]
@@ -255,12 +262,14 @@ def test_26_installing_has_a_limit_of_disk(engine, images, owner, monkeypatch):
     engine.remove_volume(env.volume.name)
 
 
+@pytest.mark.usefixtures("anew")
 def test_packages_are_built_where_the_task_allows_it(engine, images, owner):
     env = build(engine, images, wanted("docopt==0.6.2"), owner, EnvironmentRules(allow_sdist=True))
     assert not isinstance(env, Failure)
     ended = python_in(engine, images, owner, env, "import docopt; print(docopt.__version__)")
     assert ended.stdout.text.split() == ["0.6.2"]
     # What package code could have altered is not what others install from.
+    engine.remove_volume(env.volume.name)
     cache = in_the_wheel_cache(engine, images, owner)
     assert not re.search(r"/(?:sdists|wheels)-\S+/docopt$", cache, re.MULTILINE)
 
