@@ -8,7 +8,6 @@ the host, and never enters a container.
 from __future__ import annotations
 
 import csv
-import os
 import resource
 import subprocess
 import sys
@@ -25,6 +24,7 @@ from orchestrator.errors import DataInvalid
 from orchestrator.records.failures import FailureClass
 from orchestrator.records.schema import Evidence, Failure, Metrics
 from orchestrator.scoring import predictions
+from orchestrator.scoring.metrics import metrics
 from orchestrator.scoring.predictions import Columns, Refused
 
 SECONDS = 120.0
@@ -106,8 +106,6 @@ def _judged(answer: Verdict | Failure) -> Verdict | Failure:
 
 def _in_child(job: Job) -> Verdict | Failure:
     package_root = Path(__file__).resolve().parents[2]
-    # Of each thread that OpenBLAS starts the address space counts; metrics need one.
-    environment = {**os.environ, "OPENBLAS_NUM_THREADS": "1"}
     try:
         done = subprocess.run(
             [sys.executable, "-m", "orchestrator.scoring.grade"],
@@ -115,7 +113,6 @@ def _in_child(job: Job) -> Verdict | Failure:
             capture_output=True,
             timeout=SECONDS,
             cwd=package_root,
-            env=environment,
             check=False,
         )
     except subprocess.TimeoutExpired:
@@ -143,9 +140,6 @@ def verdict(
     found = predictions.read(content, ids, columns)
     if isinstance(found, Refused):
         return Verdict(problems=found.problems)
-    # Imported here: it takes a second, and a file that is refused has no use for it.
-    from orchestrator.scoring.metrics import metrics
-
     answer = Verdict(
         normalisations=found.normalisations,
         metrics=metrics([label for _, label in key], found.labels),

@@ -1,8 +1,11 @@
-"""Metrics against tables worked out by hand."""
+"""Metrics against tables worked out by hand, and against scikit-learn."""
 
 from __future__ import annotations
 
+import random
+
 import pytest
+from sklearn.metrics import accuracy_score, f1_score, precision_score, recall_score
 
 from orchestrator.scoring.metrics import metrics
 
@@ -37,3 +40,17 @@ def test_metrics_by_hand(counts, expected):
     assert found.rows == sum(counts)
     assert found.flagged_rate == pytest.approx((tp + fp) / sum(counts))
     assert found.true_rate == pytest.approx((tp + fn) / sum(counts))
+
+
+@pytest.mark.parametrize("share", [0.0, 0.02, 0.4, 0.97, 1.0])
+def test_metrics_are_those_of_scikit_learn_to_the_last_bit(share):
+    draw = random.Random(share)
+    for rows in (1, 7, 150, 1999):
+        truth = [int(draw.random() < share) for _ in range(rows)]
+        predicted = [one if draw.random() < 0.8 else 1 - one for one in truth]
+        found = metrics(truth, predicted)
+        pairs = ((f1_score, found.f1), (precision_score, found.precision))
+        pairs += ((recall_score, found.recall),)
+        for theirs, ours in pairs:
+            assert ours == theirs(truth, predicted, zero_division=0.0)
+        assert found.accuracy == accuracy_score(truth, predicted)
