@@ -192,11 +192,14 @@ class Container:
         log_kb: int | None = None,
         user: str | None = None,
         sink: Sink | None = None,
+        counted: bool = True,
     ) -> Ended:
         """Run `argv` to its end, at most `timeout_s`; then the whole container is killed.
 
         `sink` gets each chunk of stdout, in a thread of its own, whatever `log_kb` keeps; it must
         not wait for long. What it raises is raised here once the command has ended.
+        `counted` False, for helpers of ours: without the kernel's figures, which take a second
+        command to read.
         Raises ContainerLost, EngineUnavailable, EngineRefused.
         """
         command = Command(
@@ -213,14 +216,14 @@ class Container:
         streams = Streams(self.engine, exec_id, command)
         try:
             outcome = execution.follow(self.engine, exec_id, streams, timeout_s)
-            counters = self._counters()
+            counters = self._counters() if counted else Counters()
             if not outcome.timed_out:
                 streams.settle()
         finally:
             streams.close()
         if outcome.timed_out:
             self.stop()
-        oom_kills = self._fresh_oom_kills(counters.oom_kills)
+        oom_kills = self._fresh_oom_kills(counters.oom_kills) if counted else None
         state = self._state()
         oom_flag = bool(state["OOMKilled"]) and not self._oom_flag
         self._oom_flag = bool(state["OOMKilled"])
@@ -386,7 +389,9 @@ def run_step(
     timeout_s: float | None = None,
     env: Mapping[str, str] | None = None,
     stdin: bytes | None = None,
+    counted: bool = True,
 ) -> Ended:
     """One fresh container, one command, removed. `timeout_s` None: the limits' wall time."""
+    wall_s = timeout_s or spec.limits.wall_s
     with Container(engine, spec) as container:
-        return container.exec(argv, timeout_s=timeout_s or spec.limits.wall_s, env=env, stdin=stdin)
+        return container.exec(argv, timeout_s=wall_s, env=env, stdin=stdin, counted=counted)

@@ -167,7 +167,8 @@ def _common_python(engine: Engine, images: EnvironmentImages) -> str:
 def _python(engine: Engine, image: Image) -> str:
     if image.id not in _pythons:
         spec = ContainerSpec(image.id, Owner(trial="", role="probe"), Limits(memory_mb=128))
-        ended = run_step(engine, spec, ("python3", "-I", "-c", _PROBE), timeout_s=60)
+        argv = ("python3", "-I", "-c", _PROBE)
+        ended = run_step(engine, spec, argv, timeout_s=60, counted=False)
         if ended.exit_code != 0:
             raise ImageBuildFailed(
                 f"image {image.name} has no working python3: {ended.stderr.text.strip()}"

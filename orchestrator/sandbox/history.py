@@ -14,6 +14,7 @@ import tempfile
 from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass
 from pathlib import Path
+from types import TracebackType
 from typing import IO, Literal
 
 from orchestrator.errors import (
@@ -89,7 +90,8 @@ class History:
         self, engine: Engine, tools_image: str, volume: Volume, message: str, owner: Owner
     ) -> Tree:
         """Keep what `volume` holds. Raises EngineError, NotEnoughSpace, RecordUnreadable."""
-        return self.keep(message, lambda stream: _walk(engine, tools_image, volume, owner, stream))
+        with Viewer(engine, tools_image, volume, owner) as viewer:
+            return self.keep(message, viewer.pour)
 
     def keep(self, message: str, pour: Callable[[IO[bytes]], list[Dropped]]) -> Tree:
         """A snapshot out of the fast-import commands that `pour` writes; it returns the skipped."""
@@ -203,27 +205,45 @@ def _object(name: str) -> str:
     return name
 
 
-def _walk(
-    engine: Engine, tools_image: str, volume: Volume, owner: Owner, stream: IO[bytes]
-) -> list[Dropped]:
-    """Pour what `volume` holds into `stream`; what was skipped."""
-    spec = ContainerSpec(
-        tools_image, owner.as_role("snapshot"), HELPER_LIMITS, mounts=(volume.at(WALKER[-1]),)
-    )
-    with Container(engine, spec) as container:
+class Viewer:
+    """An idle container that has a volume read-only, for any number of snapshots of it."""
+
+    def __init__(self, engine: Engine, tools_image: str, volume: Volume, owner: Owner) -> None:
+        mounts = (volume.at(WALKER[-1]),)
+        spec = ContainerSpec(tools_image, owner.as_role("snapshot"), HELPER_LIMITS, mounts)
+        self._container = Container(engine, spec)
+
+    def __enter__(self) -> Viewer:
+        self._container.__enter__()
+        return self
+
+    def __exit__(
+        self,
+        kind: type[BaseException] | None,
+        error: BaseException | None,
+        trace: TracebackType | None,
+    ) -> None:
+        self._container.__exit__(kind, error, trace)
+
+    def pour(self, stream: IO[bytes]) -> list[Dropped]:
+        """Write what the volume holds to `stream`, as `History.keep` wants it; what was skipped."""
         try:
-            ended = container.exec(
-                WALKER, timeout_s=WALK_TIMEOUT_S, log_kb=WALK_LOG_KB, sink=stream.write
+            ended = self._container.exec(
+                WALKER,
+                timeout_s=WALK_TIMEOUT_S,
+                log_kb=WALK_LOG_KB,
+                sink=stream.write,
+                counted=False,
             )
         except OSError as error:
             raise NotEnoughSpace(f"The snapshot could not be written: {error}.") from error
-    if ended.ending is not Ending.EXITED or ended.exit_code != 0:
-        raise EngineRefused(
-            f"The snapshot of a workspace failed ({ended.ending}): "
-            f"{ended.stderr.text.strip()[-500:]}."
-        )
-    try:
-        told = json.loads(ended.stderr.text)
-    except ValueError as error:
-        raise EngineRefused(f"The snapshot of a workspace tells nothing: {error}.") from error
-    return [Dropped(path=path, reason=reason) for path, reason in told["skipped"]]
+        if ended.ending is not Ending.EXITED or ended.exit_code != 0:
+            raise EngineRefused(
+                f"The snapshot of a workspace failed ({ended.ending}): "
+                f"{ended.stderr.text.strip()[-500:]}."
+            )
+        try:
+            told = json.loads(ended.stderr.text)
+        except ValueError as error:
+            raise EngineRefused(f"The snapshot of a workspace tells nothing: {error}.") from error
+        return [Dropped(path=path, reason=reason) for path, reason in told["skipped"]]

@@ -57,7 +57,7 @@ def prove_isolation(
             LIMITS,
             network=network.id if network is not None else None,
         )
-        ended = run_step(engine, spec, (*SCRIPT, json.dumps(plan)))
+        ended = run_step(engine, spec, (*SCRIPT, json.dumps(plan)), counted=False)
     if ended.ending is not Ending.EXITED or ended.exit_code != 0:
         raise EngineRefused(
             f"The proof of isolation could not be run ({ended.ending}): "

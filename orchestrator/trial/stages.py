@@ -21,7 +21,7 @@ from orchestrator.records.schema import (
     Usage,
 )
 from orchestrator.sandbox import network, volume
-from orchestrator.sandbox.history import History, Tree
+from orchestrator.sandbox.history import History, Viewer
 from orchestrator.sandbox.labels import Owner
 from orchestrator.sandbox.limits import Limits
 from orchestrator.sandbox.network import Network
@@ -51,6 +51,7 @@ class RunDesk:
     """What a submission trains on; looked up for each run, as somebody may remove it."""
     net: Network
     history: History
+    viewer: Viewer
     baseline: frozenset[str]
     """Paths of the workspace before the first stage."""
     tree: str
@@ -105,18 +106,18 @@ def open_desk(bench: Bench, spec: RunSpec, stack: ExitStack) -> RunDesk:
         )
     bench.gateway.attach(net)
     history = History(bench.store.run_folder(spec.run_id) / "history.git")
-    desk = RunDesk(
+    viewer = stack.enter_context(Viewer(bench.engine, bench.images.tools.id, workspace, owner))
+    return RunDesk(
         bench=bench,
         spec=spec,
         workspace=workspace,
         data=content_volume(bench.engine, bench.images.tools.id, "data", bench.data.agent_files()),
         net=net,
         history=history,
+        viewer=viewer,
         baseline=frozenset(files),
-        tree="",
+        tree=history.keep("baseline", viewer.pour).id,
     )
-    desk.tree = _snapshot(desk, "baseline").id
-    return desk
 
 
 def workspace_files(bench: Bench) -> dict[str, bytes]:
@@ -177,7 +178,7 @@ def agent_stage(desk: RunDesk, stage: AgentStageSpec, template: str, turn: int) 
         bench.store.calls(desk.spec.run_id).append(watch.over(bench.gateway.close(access)))
         desk.spent += Spent(watch.usage, time.monotonic() - began)
     before = desk.tree
-    tree = _snapshot(desk, place)
+    tree = desk.history.keep(place, desk.viewer.pour)
     desk.tree = tree.id
     changes = desk.history.changes(before, tree.id)
     present = desk.history.files(tree.id)
@@ -285,11 +286,4 @@ def _differing(stage: str, found: CallError | None) -> Failure | None:
         sentence=sentence,
         stage=stage,
         evidence=[Evidence(source="recording", excerpt=line) for line in lines],
-    )
-
-
-def _snapshot(desk: RunDesk, message: str) -> Tree:
-    bench = desk.bench
-    return desk.history.snapshot(
-        bench.engine, bench.images.tools.id, desk.workspace, message, desk.owner
     )
