@@ -69,7 +69,9 @@ class FakeApis:
         self.url = f"http://127.0.0.1:{self._server.server_port}"
 
     def __enter__(self) -> FakeApis:
-        threading.Thread(target=self._server.serve_forever, daemon=True).start()
+        threading.Thread(
+            target=self._server.serve_forever, kwargs={"poll_interval": 0.02}, daemon=True
+        ).start()
         return self
 
     def __exit__(self, *_: object) -> None:

@@ -300,7 +300,7 @@ def server(request: pytest.FixtureRequest) -> str:
             pass
 
     httpd = HTTPServer(("127.0.0.1", 0), Handler)
-    Thread(target=httpd.serve_forever, daemon=True).start()
+    Thread(target=httpd.serve_forever, kwargs={"poll_interval": 0.02}, daemon=True).start()
     request.addfinalizer(httpd.server_close)
     request.addfinalizer(httpd.shutdown)
     return f"http://127.0.0.1:{httpd.server_port}"
