@@ -274,14 +274,6 @@ def test_packages_are_built_where_the_task_allows_it(engine, images, owner):
     assert not re.search(r"/(?:sdists|wheels)-\S+/docopt$", cache, re.MULTILINE)
 
 
-def test_a_package_that_can_not_be_built_is_told(engine, images, owner):
-    rules = EnvironmentRules(allow_sdist=True)
-    failure = build(engine, images, wanted("mysqlclient==2.2.0"), owner, rules)
-    assert isinstance(failure, Failure)
-    assert failure.failure_class is C.DEPENDENCY_UNAVAILABLE
-    assert "mysqlclient==2.2.0 can't be built here: " in failure.sentence
-
-
 def test_an_environment_of_another_python_is_refused(engine, images, owner, monkeypatch):
     other = replace(images.scorer, id="another-image")
     monkeypatch.setitem(environment._pythons, "another-image", "3.13.1 /usr/bin/python3.13")

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import os
 import subprocess
 import sys
 from pathlib import Path
@@ -90,8 +91,44 @@ def test_what_writes_too_much_is_ended(tmp_path, where):
     assert installing(tmp_path, code, cap=4 << 20).returncode == 0
 
 
+def test_what_it_left_half_done_is_taken_away(tmp_path):
+    code = (
+        "import os; os.mkdir('cache/.tmpx'); open('cache/.tmpx/y', 'wb').write(b'x' * (17 << 20))"
+    )
+    assert installing(tmp_path, code).returncode == FULL
+    assert not (tmp_path / "cache" / ".tmpx").exists()
+
+
 def test_what_was_there_before_does_not_count(tmp_path):
     (tmp_path / "cache").mkdir()
     old = tmp_path / "cache" / "old"
     old.write_bytes(b"x" * (3 << 20))
     assert installing(tmp_path, "open('env/x', 'w').write('x' * 9000)").returncode == 0
+
+
+UV = """#!/bin/sh
+shift 3
+for name; do echo "$name" >> cleaned; rm -rf "cache/$name"; done
+"""
+
+
+def test_wheels_wanted_longest_ago_leave_a_cache_that_is_too_large(tmp_path, monkeypatch):
+    uv = tmp_path / "bin" / "uv"
+    used = tmp_path / "cache" / "orch-used"
+    for folder in (uv.parent, used):
+        folder.mkdir(parents=True)
+    uv.write_text(UV)
+    uv.chmod(0o755)
+    monkeypatch.setenv("PATH", f"{uv.parent}:/usr/bin:/bin")
+    for age, name in enumerate(("new", "middle", "old", "oldest")):
+        (tmp_path / "cache" / name).write_bytes(b"x" * (400 << 10))
+        (used / name).touch()
+        os.utime(used / name, (1000 - age, 1000 - age))
+    (tmp_path / "cache" / ".tmpnew").mkdir()
+    # 1.6 MiB of a cap of 1; what was just wanted stays, however long ago it was wanted before.
+    assert installing(tmp_path, "pass", packages=("oldest",)).returncode == 0
+    assert (tmp_path / "cleaned").read_text().split() == ["old", "middle"]
+    assert sorted(path.name for path in used.iterdir()) == ["new", "oldest"]
+    assert (tmp_path / "cache" / ".tmpnew").exists()
+    assert installing(tmp_path, "pass", packages=("oldest",)).returncode == 0
+    assert len((tmp_path / "cleaned").read_text().split()) == 2

@@ -15,11 +15,14 @@ import shutil
 import signal
 import subprocess
 import sys
+import time
 from collections.abc import Iterator
 from pathlib import Path
 
 FULL = 93
 LOOK_S = 0.25
+LEFT_S = 3600
+LEFT_BYTES = 16 << 20
 USED = "orch-used"
 """In the cache: a file a package, whose time is when it was last wanted."""
 
@@ -82,7 +85,10 @@ def run(command: list[str], places: list[str], cap: int) -> int:
 
 def clean(cache: str, packages: list[str]) -> None:
     for left in Path(cache).glob(".tmp*"):
-        shutil.rmtree(left, ignore_errors=True)
+        old = left.stat().st_ctime < time.time() - LEFT_S
+        # What is small and new may be in use: others resolve meanwhile.
+        if old or size(str(left)) > LEFT_BYTES:
+            shutil.rmtree(left, ignore_errors=True)
     if packages:
         subprocess.run(["uv", "cache", "clean", "--quiet", *packages], check=False)
     for package in packages:
