@@ -17,6 +17,7 @@ import subprocess
 import sys
 import time
 from collections.abc import Iterator
+from contextlib import suppress
 from pathlib import Path
 
 FULL = 93
@@ -85,10 +86,11 @@ def run(command: list[str], places: list[str], cap: int) -> int:
 
 def clean(cache: str, packages: list[str]) -> None:
     for left in Path(cache).glob(".tmp*"):
-        old = left.stat().st_ctime < time.time() - LEFT_S
         # What is small and new may be in use: others resolve meanwhile.
-        if old or size(str(left)) > LEFT_BYTES:
-            shutil.rmtree(left, ignore_errors=True)
+        with suppress(FileNotFoundError):
+            old = left.stat().st_ctime < time.time() - LEFT_S
+            if old or size(str(left)) > LEFT_BYTES:
+                shutil.rmtree(left, ignore_errors=True)
     if packages:
         subprocess.run(["uv", "cache", "clean", "--quiet", *packages], check=False)
     for package in packages:
