@@ -11,6 +11,8 @@ from orchestrator.sandbox.inside import seed as package
 
 HOOK = Path(next(iter(package.__path__)))
 START = "import sys; sys.path.append({hook!r}); import orch_seed\n"
+PLACE = "/opt/orch/seed"
+"""Where the scorer's image has the hook."""
 
 DRAWS = """
 import random
@@ -46,6 +48,68 @@ if __name__ == "__main__":
     for row in rows:
         print(*row)
 """
+CHILDREN = """
+import random, sys
+from concurrent.futures import ProcessPoolExecutor
+from multiprocessing import get_context
+import numpy as np
+
+def draw(out, deeper=0):
+    row = [random.random(), np.random.rand(), np.random.default_rng().random()]
+    if deeper:
+        context = get_context("spawn")
+        child = context.Process(target=draw, args=(out,))
+        child.start(); child.join()
+    out.put(row)
+
+if __name__ == "__main__":
+    rows = []
+    for method in ("spawn", "forkserver", "fork"):
+        context = get_context(method)
+        out = context.SimpleQueue()
+        for number in range(3):
+            child = context.Process(target=draw, args=(out, number == 2 and method == "spawn"))
+            child.start(); rows.append(out.get()); child.join()
+            while not out.empty():
+                rows.append(out.get())
+    for row in rows:
+        print(*row)
+"""
+LOKY = """
+import random
+import numpy as np
+
+def draw(_=None):
+    return random.random(), np.random.rand(), np.random.default_rng().random()
+
+if __name__ == "__main__":
+    from joblib import Parallel, delayed
+    from joblib.externals.loky import ProcessPoolExecutor
+    with ProcessPoolExecutor(2) as executor:
+        rows = list(executor.map(draw, range(4)))
+    # As many batches as the clock makes of them: what comes after must not be shifted.
+    for backend in ("loky", "multiprocessing"):
+        rows += Parallel(n_jobs=2, backend=backend)(delayed(draw)() for _ in range(24))
+    with ProcessPoolExecutor(1) as executor:
+        rows.append(executor.submit(draw).result())
+    for row in rows:
+        print(*row)
+"""
+SEEDED_CHILD = """
+import random
+from multiprocessing import get_context
+import numpy as np
+random.seed(3); np.random.seed(3)
+
+def draw(out):
+    out.put((random.random(), np.random.rand()))
+
+if __name__ == "__main__":
+    context = get_context("spawn")
+    out = context.SimpleQueue()
+    child = context.Process(target=draw, args=(out,))
+    child.start(); print(*out.get()); child.join()
+"""
 FORKS = """
 import os, random
 import numpy as np
@@ -67,10 +131,12 @@ print(np.random.default_rng(7).random(), np.random.RandomState(7).rand())
 
 def run(tmp_path: Path, code: str, *, hook: bool = True, seed: str | None = "5") -> list[str]:
     script = tmp_path / "program.py"
-    start = START.format(hook=str(HOOK)) if hook else ""
-    # A program's own code comes after the interpreter's start, in workers too.
-    script.write_text(start + code)
+    script.write_text(code)
+    site = tmp_path / "site"
+    site.mkdir(exist_ok=True)
+    (site / "sitecustomize.py").write_text(START.format(hook=str(HOOK)) if hook else "")
     env = {"PATH": os.environ["PATH"], "OMP_NUM_THREADS": "1", "PYTHONHASHSEED": "0"}
+    env["PYTHONPATH"] = str(site)
     if seed is not None:
         env["ORCH_SEED"] = seed
     done = subprocess.run(
@@ -107,6 +173,26 @@ def test_forked_children_draw_apart_and_the_same_again(tmp_path: Path) -> None:
     assert len({number for row in rows for number in row.split()}) == 7
 
 
+def test_children_of_multiprocessing_draw_apart_and_the_same_again(tmp_path: Path) -> None:
+    rows = [row.split() for row in run(tmp_path, CHILDREN)]
+    assert rows == [row.split() for row in run(tmp_path, CHILDREN)]
+    assert len(rows) == 10
+    # NumPy's global generator is copied by a fork, with the hook and without it.
+    assert len({row[1] for row in rows[:7]}) == 7
+    for column in (0, 2):
+        assert len({row[column] for row in rows}) == 10
+
+
+def test_loky_and_what_comes_after_it_draw_the_same_again(tmp_path: Path) -> None:
+    rows = run(tmp_path, LOKY)
+    assert rows == run(tmp_path, LOKY)
+    assert len({number for row in rows for number in row.split()}) == 3 * 53
+
+
+def test_a_child_whose_module_seeds_itself_gets_its_own_numbers(tmp_path: Path) -> None:
+    assert run(tmp_path, SEEDED_CHILD) == run(tmp_path, SEEDED_CHILD, hook=False)
+
+
 def test_a_program_that_seeds_itself_gets_its_own_numbers(tmp_path: Path) -> None:
     assert run(tmp_path, ITS_OWN) == run(tmp_path, ITS_OWN, hook=False)
 
@@ -120,10 +206,11 @@ def test_temporary_names_stay_apart(tmp_path: Path) -> None:
 def test_without_a_usable_seed_it_leaves_the_program_alone(
     tmp_path: Path, seed: str | None, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    code = "orch_seed.FILE = ''\nimport random\nprint(random.random())\n"
+    code = "import random\nprint(random.random())\n"
     if seed is None:
         # The file beside the hook would answer; without it nothing does.
-        code = "print(orch_seed.given())\norch_seed.FILE = '/nonexistent'\nprint(orch_seed.given())"
+        code = "import orch_seed\nprint(orch_seed.given())\norch_seed.FILE = '/nonexistent'\n"
+        code += "print(orch_seed.given())"
         assert run(tmp_path, code, seed=None) == ["0", "None"]
     else:
         assert run(tmp_path, code, seed=seed) != run(tmp_path, code, seed=seed)
@@ -136,13 +223,24 @@ def test_it_imports_nothing_that_the_interpreter_has_not_loaded(tmp_path: Path) 
     assert rows == ["['__future__', 'orch_seed']", "False False"]
 
 
+@pytest.mark.parametrize("name", ["orch_seed.pth", "sitecustomize.py"])
+def test_nothing_stands_in_for_it_and_the_path_is_as_before_but_for_its_end(
+    tmp_path: Path, name: str
+) -> None:
+    text = (HOOK / name).read_text()
+    (tmp_path / "orch_seed.py").write_text("print('stood in')")
+    code = "import sys\nbefore = list(sys.path)\n" + text.replace(PLACE, str(HOOK))
+    code += "\nprint(sys.path == before + [{!r}], sys.modules['orch_seed'].given())"
+    assert run(tmp_path, code.format(str(HOOK)), hook=False) == ["True 5"]
+
+
 def test_the_line_for_site_packages_works_once_and_without_the_hook_does_nothing(
     tmp_path: Path,
 ) -> None:
     line = (HOOK / "orch_seed.pth").read_text()
     assert line.startswith("import ") and line.count("\n") == 1
-    missing = line.replace("/opt/orch/seed", str(tmp_path / "none"))
-    present = line.replace("/opt/orch/seed", str(HOOK))
+    missing = line.replace(PLACE, str(tmp_path / "none"))
+    present = line.replace(PLACE, str(HOOK))
     code = "import sys\nfor line in ({0!r}, {1!r}, {1!r}):\n    exec(line)\n"
     code = code.format(missing, present) + f"print(sys.path.count({str(HOOK)!r}))"
     assert run(tmp_path, code, hook=False) == ["1"]

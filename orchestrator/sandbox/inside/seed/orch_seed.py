@@ -6,13 +6,14 @@ the file beside this one. A library is touched only once the program itself has 
 - `random`: the global generator is seeded; `Random()` and `seed()` take seeds in a fixed order.
 - `numpy.random`: the global generator is seeded (what scikit-learn and scipy draw from where no
   `random_state` is given); all entropy that NumPy would ask the system for comes in a fixed order.
-- joblib, `multiprocessing.Pool`, `ProcessPoolExecutor`: each task brings a seed by its place in
-  the call, so that it does not matter which worker takes it.
+- joblib, loky, `multiprocessing.Pool`, `ProcessPoolExecutor`: each task brings a seed by its place
+  in the call, so that it does not matter which worker takes it.
+- a child of `multiprocessing` that is spawned, or forked by its server, is given a seed by its
+  number, in force before the program's main module is imported there.
 - a forked child's `random` is seeded by the fork's number, where Python would reseed it anyhow.
 
-A program that seeds itself gets the numbers that it would get without this. What can't be fixed
-from here: `os.urandom`, UUIDs, the clock, several threads that share a generator, hash order
-(PYTHONHASHSEED does that), and an interpreter started with `-S`.
+A program that seeds itself gets the numbers that it would get without this. docs/scoring.md says
+what can't be fixed from here.
 
 Imports only what every interpreter has loaded already: it must cost next to nothing.
 """
@@ -31,7 +32,7 @@ if TYPE_CHECKING:
 VARIABLE = "ORCH_SEED"
 FILE = os.path.join(os.path.dirname(os.path.abspath(__file__)), "value")  # noqa: PTH100,PTH118,PTH120
 _64 = (1 << 64) - 1
-ENTROPY, GENERATOR, TASK, JOB, FORK = range(5)
+ENTROPY, GENERATOR, TASK, JOB, FORK, PROCESS = range(6)
 """What seeds are derived for: each counts by itself, so that one use does not shift another."""
 
 
@@ -43,7 +44,7 @@ class State:
 
     def start(self, seed: int) -> None:
         self.seed = seed
-        self.given = {ENTROPY: 0, GENERATOR: 0, TASK: 0, FORK: 0}
+        self.given = dict.fromkeys((ENTROPY, GENERATOR, TASK, FORK, PROCESS), 0)
 
     def fresh(self, purpose: int) -> int:
         number = self.given[purpose]
@@ -103,8 +104,11 @@ class Task:
         return self.function(*args, **kwargs)
 
 
-def task(function: Callable[..., Any], seed: int | None = None) -> Task:
-    if isinstance(function, Task):
+def task(function: Callable[..., Any], seed: int | None = None) -> Callable[..., Any]:
+    # What joblib hands to a pool is a batch of tasks, as large as the clock made it: it must not be
+    # counted, and each call in it has its seed.
+    inner = getattr(function, "func", function)
+    if isinstance(inner, Task) or getattr(inner, "holds_tasks", False) is True:
         return function
     return Task(function, state.fresh(TASK) if seed is None else seed, os.getpid())
 
@@ -156,6 +160,8 @@ def seed_numpy(module: Any) -> None:
 
 def seed_joblib(module: Any) -> None:
     class BatchedCalls(module.BatchedCalls):  # type: ignore[misc]
+        holds_tasks = True
+
         def __init__(self, calls: Any, *args: Any, **kwargs: Any) -> None:
             seeded = [(task(call[0]), *call[1:]) for call in calls]
             super().__init__(seeded, *args, **kwargs)
@@ -192,6 +198,24 @@ def seed_pool(module: Any) -> None:
     pool.apply_async = apply_async
 
 
+def seed_spawn(module: Any) -> None:
+    # Both ends of what a parent tells a new child before all else.
+    original_data, original_prepare = module.get_preparation_data, module.prepare
+
+    def get_preparation_data(name: str) -> Any:
+        return original_data(name) | {VARIABLE: state.fresh(PROCESS)}
+
+    def prepare(data: Any) -> Any:
+        seed = data.get(VARIABLE)
+        if seed is not None:
+            state.start(seed)
+            seed_globals(seed)
+        return original_prepare(data)
+
+    module.get_preparation_data = get_preparation_data
+    module.prepare = prepare
+
+
 def seed_torch(module: Any) -> None:
     module.manual_seed(state.seed >> 1)
 
@@ -200,7 +224,10 @@ waiting: dict[str, Callable[[Any], None]] = {
     "random": seed_random,
     "numpy.random": seed_numpy,
     "joblib.parallel": seed_joblib,
+    "joblib.externals.loky.process_executor": seed_executor,
+    "loky.process_executor": seed_executor,
     "concurrent.futures.process": seed_executor,
+    "multiprocessing.spawn": seed_spawn,
     "multiprocessing.pool": seed_pool,
     "torch": seed_torch,
 }

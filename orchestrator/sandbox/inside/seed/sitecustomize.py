@@ -3,5 +3,7 @@ reads it too. See orch_seed.py."""
 
 import sys
 
-sys.path.append("/opt/orch/seed")
+# First while it is imported: no file on PYTHONPATH can stand in for it. Last from then on.
+sys.path.insert(0, "/opt/orch/seed")
 __import__("orch_seed")
+sys.path.append(sys.path.pop(0))
