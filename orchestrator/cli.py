@@ -159,6 +159,25 @@ def _with_ollama(function: Any) -> Any:
     return function
 
 
+_runtime_option = click.option(
+    "--runtime",
+    metavar="NAME",
+    help="Runtime of the engine that submissions run under, e.g. `runsc` (gVisor). "
+    "Default: the engine's own.",
+)
+_repeat_option = click.option(
+    "--repeat",
+    type=click.IntRange(1),
+    default=1,
+    show_default=True,
+    help="Times that a submission is trained and scored from scratch; the spread is reported.",
+)
+
+
+def _with_scoring(function: Any) -> Any:
+    return _repeat_option(_runtime_option(function))
+
+
 _remote_options = [
     click.option(
         "--openai-url",
@@ -209,6 +228,7 @@ def _with_remote(function: Any) -> Any:
 @_with_scale
 @_with_ollama
 @_with_remote
+@_with_scoring
 @click.option("--json", "as_json", is_flag=True, help="Print the report as JSON on stdout.")
 def trial(task: str, models: str, as_json: bool, **options: Any) -> None:
     """Hand TASK to each model several times, unattended, and grade what they build.
@@ -226,12 +246,14 @@ def trial(task: str, models: str, as_json: bool, **options: Any) -> None:
         gpu=options.pop("gpu"),
         openai_url=options.pop("openai_url"),
         anthropic_url=options.pop("anthropic_url"),
+        runtime=options.pop("runtime"),
     )
     budget = Budget(**{name: options.pop(name) for name in Budget.model_fields})
     references = [part.strip() for part in models.split(",") if part.strip()]
     if not references:
         raise UsageError("--models names no model; give e.g. --models gpt-oss:20b")
-    summary = run_trial(settings, TrialOptions(task, references, budget=budget, **options))
+    chosen = TrialOptions(task, references, budget=budget, runtime=settings.runtime, **options)
+    summary = run_trial(settings, chosen)
     if as_json:
         _print_json(summary.model_dump(mode="json"))
     else:
@@ -284,17 +306,19 @@ def calibrate(task: str, as_json: bool, names: tuple[str, ...]) -> None:
 @click.argument("folder", type=click.Path(path_type=Path))
 @_with_scale
 @click.option("--seed", type=click.IntRange(0), default=1, show_default=True, help="Run seed.")
+@_with_scoring
 @click.option("--json", "as_json", is_flag=True, help="Print the whole score record as JSON.")
-def score(task: str, folder: Path, scale: float, seed: int, as_json: bool) -> None:
+def score(task: str, folder: Path, runtime: str | None, as_json: bool, **options: Any) -> None:
     """Score the submission in FOLDER on TASK's holdout.
 
     Trains and predicts in containers without network, grades outside. A failure of the
     submission is a result: its class and evidence are printed and the exit code is 0.
     """
     from orchestrator.report.text import print_score
-    from orchestrator.trial.calibrate import score_submission
+    from orchestrator.trial.calibrate import ScoreOptions, score_submission
 
-    record = score_submission(_settings(), task, folder, scale=scale, seed=seed, say=_say)
+    settings = _settings(runtime=runtime)
+    record = score_submission(settings, task, folder, ScoreOptions(**options), _say)
     if as_json:
         _print_json(record.model_dump(mode="json"))
     else:

@@ -72,6 +72,8 @@ class Settings(BaseSettings):
     flash_attention: bool = True
     kv_cache_type: Literal["f16", "q8_0", "q4_0"] = "f16"
     gpu: Literal["auto", "legacy", "cdi", "off"] = "auto"
+    runtime: str | None = None
+    """Engine runtime that submissions run under, e.g. `runsc`; default: the engine's own."""
     openai_url: str = OPENAI_URL
     """Base of the API behind `openai/NAME`: OpenAI's own or any that is compatible."""
     anthropic_url: str = ANTHROPIC_URL

@@ -213,6 +213,16 @@ class MissingImport(Record):
     """The code says what to do without it."""
 
 
+class Spread(Record):
+    """One tree trained and scored several times from scratch, in order; the score's own first."""
+
+    scores: list[float]
+    predictions_sha256: list[str | None]
+    failures: list[FailureClass | None]
+    distinct: int
+    """How many different results: 1 where each time gave the same predictions or failure."""
+
+
 class ScoreRecord(Record):
     """One scoring of one tree. `score` is the task's headline number in [0, 1]."""
 
@@ -229,6 +239,9 @@ class ScoreRecord(Record):
     leak: LeakProbe | None = None
     expected_f1: float | None = None
     """The submission's own estimate, from EVALUATION.md."""
+    runtime: str | None = None
+    """The engine's runtime that the steps ran under; None: its default."""
+    spread: Spread | None = None
     duration_s: float = 0.0
 
 
@@ -362,6 +375,10 @@ class TrialSettings(Record):
     """Thinking level; None: the model's own."""
     budget: Budget = Budget()
     scale: float = 1.0
+    repeat: int = 1
+    """Times that each submission is trained and scored from scratch."""
+    runtime: str | None = None
+    """The engine's runtime that submissions ran under; None: its default."""
     agent: str = "builtin"
 
 

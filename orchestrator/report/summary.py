@@ -22,6 +22,7 @@ from orchestrator.records.schema import (
     RunRecord,
     RunSpec,
     RunStatus,
+    Spread,
     StageRecord,
     TrialRecord,
     TrialSettings,
@@ -93,6 +94,8 @@ class RunView(_View):
     leak: LeakProbe | None
     missing_imports: list[MissingImport]
     """In the code and provided by nothing that is declared; see the failure they cause."""
+    spread: Spread | None
+    """Over repeated scorings, where the trial was asked for them."""
     repairs: list[RepairOutcome]
     stages: list[StageView]
     usage: Usage
@@ -233,6 +236,7 @@ def _run_view(spec: RunSpec, record: RunRecord | None) -> RunView:
         estimate_error=None if f1 is None or expected is None else expected - f1,
         leak=score.leak if score else None,
         missing_imports=score.missing_imports if score else [],
+        spread=score.spread if score else None,
         repairs=[repair.outcome for repair in record.repairs],
         stages=[_stage_view(stage) for stage in record.stages],
         usage=record.usage,

@@ -17,6 +17,7 @@ from rich.text import Text
 from orchestrator.records.failures import TABLE, FailureClass
 from orchestrator.records.schema import ScoreRecord
 from orchestrator.report.imports import import_lines
+from orchestrator.report import spread
 from orchestrator.report.inert import inert
 from orchestrator.report.summary import ModelView, Outcome, RunView, TrialSummary
 
@@ -90,6 +91,8 @@ def print_score(record: ScoreRecord, to: Console | None = None) -> None:
                 f"own estimate {record.expected_f1:.3f}: {record.expected_f1 - m.f1:+.3f} off"
             )
         _print_lines(lines, to)
+    if record.spread:
+        _print_lines([spread.words(record.spread)], to)
     if record.leak:
         _print_lines(
             [f"leaked column {inert(record.leak.column, 60)}: {_LEAK_WORDS[record.leak.verdict]}"],
@@ -162,6 +165,8 @@ def _print_head(summary: TrialSummary, console: Console) -> None:
         for name, value in settings.budget
         if value is not None
     ]
+    facts += [f"scored {settings.repeat} times"] if settings.repeat > 1 else []
+    facts += [f"runtime {settings.runtime}"] if settings.runtime else []
     if settings.scale != 1.0:
         facts.append(f"data scale {settings.scale:g}")
     console.print(Text(f"Trial {inert(summary.trial_id)}", style="bold"))
@@ -382,7 +387,7 @@ def _print_lines(lines: Iterable[str], console: Console, indent: int = 2) -> Non
 
 
 def _print_remarks(summary: TrialSummary, console: Console) -> None:
-    remarks = [*_leak_remarks(summary), *_notes(summary)]
+    remarks = [*spread.remarks(summary), *_leak_remarks(summary), *_notes(summary)]
     most = max((model.valid for model in summary.models), default=0)
     if 0 < most < FEW_RUNS:
         remarks.append(

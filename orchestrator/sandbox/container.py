@@ -88,6 +88,8 @@ class ContainerSpec:
     workdir: str = "/"
     command: tuple[str, ...] | None = None
     gpu: Gpu | None = None
+    runtime: str | None = None
+    """Name of a runtime of the engine; None: its default."""
     hardening: Hardening = Hardening()
 
 
@@ -126,6 +128,8 @@ def config(spec: ContainerSpec) -> dict[str, Any]:
     if hard.ulimits:
         caps = {"nofile": limits.nofile, "fsize": limits.fsize_mb * MIB, "core": 0}
         host["Ulimits"] = [{"Name": n, "Soft": cap, "Hard": cap} for n, cap in caps.items()]
+    if spec.runtime is not None:
+        host["Runtime"] = spec.runtime
     if spec.gpu is not None:
         host["DeviceRequests"] = spec.gpu.requests()
     return {

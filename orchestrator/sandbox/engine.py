@@ -51,6 +51,7 @@ class EngineInfo:
     free_bytes: int | None
     system_time: datetime | None = None
     """Its clock when asked; None where it does not tell."""
+    default_runtime: str = ""
 
 
 @dataclass(frozen=True)
@@ -131,6 +132,7 @@ class Engine:
             operating_system=str(info.get("OperatingSystem", "")),
             root_dir=root,
             free_bytes=self._free_bytes(root),
+            default_runtime=str(info.get("DefaultRuntime", "")),
             system_time=_moment(str(info.get("SystemTime", ""))),
         )
 

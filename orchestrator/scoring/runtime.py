@@ -46,6 +46,8 @@ class ScoringBench:
     seed: int
     data_columns: frozenset[str] = frozenset()
     """Columns of the training data, to tell a missing column from another KeyError."""
+    runtime: str | None = None
+    """Runtime of the engine that the submission's code runs under; None: its default."""
 
     @property
     def limits(self) -> Limits:

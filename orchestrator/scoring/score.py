@@ -74,7 +74,9 @@ class _Attempt:
         self._files = files
         self._holdout = holdout
         self._scorer = bench.task.scorer
-        self.record = ScoreRecord(tree=tree, score=0.0, expected_f1=self._estimate())
+        self.record = ScoreRecord(
+            tree=tree, score=0.0, expected_f1=self._estimate(), runtime=bench.runtime
+        )
 
     def _estimate(self) -> float | None:
         named = self._scorer.estimate_file

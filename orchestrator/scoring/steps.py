@@ -169,6 +169,7 @@ class Workplace:
             mounts=tuple(mounts),
             env=submission_env(bench.limits, bench.seed),
             workdir=WORKSPACE,
+            runtime=bench.runtime,
         )
         ended = run_step(
             bench.engine,

@@ -5,6 +5,8 @@ from __future__ import annotations
 import re
 from collections.abc import Sequence
 from contextlib import ExitStack
+from dataclasses import dataclass, replace
+from functools import partial
 from pathlib import Path
 
 from pydantic import BaseModel
@@ -15,12 +17,14 @@ from orchestrator.records.schema import ScoreRecord
 from orchestrator.sandbox import image
 from orchestrator.sandbox.engine import Engine
 from orchestrator.sandbox.labels import Owner
+from orchestrator.scoring.repeats import unprobed, with_spread
 from orchestrator.scoring.runtime import ScoringBench, content_volume
 from orchestrator.scoring.score import score_folder
 from orchestrator.scoring.steps import header_of
 from orchestrator.task import Calibration, Task
 from orchestrator.trial.data import DataSet, ensure_data
 from orchestrator.trial.log import Say
+from orchestrator.trial.preflight import refuse_runtime
 from orchestrator.trial.session import session, session_name
 from orchestrator.trial.tasks import find_task
 
@@ -48,18 +52,32 @@ class Calibrated(BaseModel):
         return f"{self.name:12} holdout F1 {self.f1:.4f}  {local}  {verdict}"
 
 
+@dataclass(frozen=True)
+class ScoreOptions:
+    """How a folder is scored. `seed` is a run's, `scale` the share of the data."""
+
+    scale: float = 1.0
+    seed: int = 1
+    repeat: int = 1
+
+
 def score_submission(
-    settings: Settings, task_name: str, folder: Path, *, scale: float, seed: int, say: Say
+    settings: Settings, task_name: str, folder: Path, options: ScoreOptions, say: Say
 ) -> ScoreRecord:
-    """Score a folder of the host. Raises SubmissionNotFound and what preflight finds."""
+    """Score a folder of the host. Raises SubmissionNotFound, PreflightFailed for a runtime that
+    the engine does not have."""
     task = find_task(settings, task_name)
     if not folder.is_dir():
         raise UsageError(f"{folder}: no such folder; give the folder that holds the submission")
-    data = ensure_data(settings.holdout_dir, task, scale, say=say)
     engine = Engine.connect()
+    refuse_runtime(engine.info(), settings.runtime)
+    data = ensure_data(settings.holdout_dir, task, options.scale, say=say)
     with session(settings, engine, session_name("score"), say) as owner:
-        bench = scoring_bench(engine, task, data, owner.trial, seed, say)
-        return score_folder(bench, folder, data.holdout)
+        bench = scoring_bench(engine, task, data, owner.trial, options.seed, say)
+        bench = replace(bench, runtime=settings.runtime)
+        record = score_folder(bench, folder, data.holdout)
+        again = partial(score_folder, unprobed(bench), folder, data.holdout)
+        return with_spread(record, options.repeat, again)
 
 
 def calibrate_task(
@@ -75,12 +93,14 @@ def calibrate_task(
         if name not in task.calibration:
             known = ", ".join(task.calibration) or "none"
             raise UsageError(f"{task.name} has no reference {name!r} with bounds; it has: {known}")
-    data = ensure_data(settings.holdout_dir, task, say=say)
     engine = Engine.connect()
+    refuse_runtime(engine.info(), settings.runtime)
+    data = ensure_data(settings.holdout_dir, task, say=say)
     measured: dict[str, ScoreRecord] = {}
     with ExitStack() as stack:
         owner = stack.enter_context(session(settings, engine, session_name("calibrate"), say))
         bench = scoring_bench(engine, task, data, owner.trial, 1, say)
+        bench = replace(bench, runtime=settings.runtime)
         for name in _with_compared(wanted, task):
             say(f"scoring reference {name}")
             record = score_folder(bench, task.folder / "references" / name, data.holdout)

@@ -21,6 +21,9 @@ SKEW = timedelta(seconds=30)
 GOOD_DRIVERS = ("overlay2", "overlayfs", "btrfs", "zfs", "fuse-overlayfs")
 
 
+GVISOR = "runsc"
+
+
 class Status(StrEnum):
     OK = "ok"
     WARN = "warn"
@@ -155,6 +158,21 @@ def cgroup(info: EngineInfo) -> Check:
         return Check.ok("cgroup", found)
     mend = "limits and the cause of a kill are read from cgroup v1 or v2"
     return Check.fail("cgroup", found, mend)
+
+
+def runtime(info: EngineInfo, wanted: str | None) -> Check:
+    """The runtime that submissions run under; and whether gVisor could be."""
+    there = ", ".join(info.runtimes) or "none that it names"
+    if wanted is not None and wanted not in info.runtimes:
+        found = f"the engine has no runtime {wanted!r}; it has: {there}"
+        mend = "add it to the engine's daemon.json and restart the engine, or ask for another"
+        return Check.fail("runtime", found, mend)
+    default = info.default_runtime or "the engine's default"
+    found = f"submissions run under {wanted or default}"
+    if wanted is None:
+        gvisor = "is here: --runtime runsc" if GVISOR in info.runtimes else "is not installed"
+        found += f"; gVisor ({GVISOR}) {gvisor}"
+    return Check.ok("runtime", found)
 
 
 def cpus(info: EngineInfo, needs: Needs) -> Check:

@@ -41,6 +41,7 @@ def judge(facts: Facts) -> list[Check]:
             checks.storage(info),
             checks.space(facts.engine),
             checks.cgroup(info),
+            checks.runtime(info, facts.runtime),
             checks.cpus(info, facts.needs),
             model_checks.memory(info, facts),
             checks.images(facts.engine, facts.host),

@@ -67,6 +67,8 @@ class TrialOptions:
     think: str | None = None
     budget: Budget = field(default_factory=Budget)
     scale: float = 1.0
+    repeat: int = 1
+    runtime: str | None = None
     allow_drift: bool = False
     """Replay a run also where task, data or images are not those that it was recorded with."""
     recordings: Mapping[str, Recording] = field(default_factory=dict)
@@ -155,6 +157,8 @@ def _chosen(task: Task, options: TrialOptions) -> TrialSettings:
         think=options.think,
         budget=wallet.chosen(options.budget, task.budget),
         scale=options.scale,
+        repeat=options.repeat,
+        runtime=options.runtime,
     )
 
 
@@ -176,6 +180,7 @@ def _preflight(
         own=own_model(settings, references),
     )
     facts = gather(settings, [task], [one.name for one in references if one.needs_ollama])
+    facts = replace(facts, runtime=chosen.runtime)
     earlier = earlier_runs(settings.runs_dir, task, [one.text for one in references], chosen.scale)
     cleared = clear(facts, wanted, estimate(wanted, earlier, facts))
     for check in cleared.warnings:

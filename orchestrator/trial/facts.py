@@ -92,6 +92,8 @@ class Facts:
     tasks: tuple[str, ...]
     tasks_problem: str
     """What is wrong with a task folder; empty when all can be read."""
+    runtime: str | None = None
+    """The engine's runtime asked for, for submissions; None: its default."""
 
     @property
     def engine_gpu(self) -> bool:

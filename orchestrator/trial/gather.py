@@ -76,6 +76,7 @@ def gather(
         needs=task_needs(tasks, _of_interest(ollama, models)),
         tasks=tuple(task.name for task in tasks),
         tasks_problem=problem,
+        runtime=settings.runtime,
     )
 
 

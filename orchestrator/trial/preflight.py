@@ -6,7 +6,8 @@ from collections.abc import Iterable
 from dataclasses import dataclass
 
 from orchestrator.errors import PreflightFailed
-from orchestrator.trial.checks import Check, Status
+from orchestrator.sandbox.engine import EngineInfo
+from orchestrator.trial.checks import Check, Status, runtime
 from orchestrator.trial.doctor import failed, judge
 from orchestrator.trial.estimate import Estimate, Wanted
 from orchestrator.trial.facts import Facts, size
@@ -31,6 +32,12 @@ def clear(facts: Facts, wanted: Wanted, expected: Estimate) -> Cleared:
     if failures := failed(found):
         raise PreflightFailed(sentence(failures))
     return Cleared([check for check in found if check.status is Status.WARN], expected)
+
+
+def refuse_runtime(info: EngineInfo, wanted: str | None) -> None:
+    """Raises PreflightFailed where the engine has no runtime of that name."""
+    if failures := failed([runtime(info, wanted)]):
+        raise PreflightFailed(sentence(failures))
 
 
 def concerning(found: Iterable[Check], wanted: Wanted) -> list[Check]:

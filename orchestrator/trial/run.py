@@ -6,6 +6,7 @@ import time
 import traceback
 from contextlib import ExitStack
 from datetime import UTC, datetime
+from functools import partial
 
 from orchestrator.errors import (
     EngineError,
@@ -26,6 +27,7 @@ from orchestrator.records.schema import (
     ScoreRecord,
     StageRecord,
 )
+from orchestrator.scoring.repeats import unprobed, with_spread
 from orchestrator.scoring.score import score_tree
 from orchestrator.task import AgentStageSpec, ExecuteStageSpec
 from orchestrator.trial.bench import Bench
@@ -135,7 +137,10 @@ def _repairs(
 
 
 def _score(desk: RunDesk) -> ScoreRecord:
-    return score_tree(desk.scoring, desk.history, desk.tree, desk.bench.data.holdout)
+    bench, holdout = desk.scoring, desk.bench.data.holdout
+    record = score_tree(bench, desk.history, desk.tree, holdout)
+    again = partial(score_tree, unprobed(bench), desk.history, desk.tree, holdout)
+    return with_spread(record, desk.bench.settings.repeat, again)
 
 
 def _keep(desk: RunDesk, record: RunRecord, stage: StageRecord) -> None:

@@ -77,6 +77,7 @@ class RunDesk:
             data=self.data,
             seed=self.spec.seed,
             data_columns=header_of(bench.data.excerpt.read_bytes()),
+            runtime=bench.settings.runtime,
         )
 
     def agent_stage_spec(self, name: str) -> AgentStageSpec:

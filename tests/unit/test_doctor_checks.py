@@ -108,6 +108,18 @@ TURNING: dict[str, tuple[Facts, str, Status, str]] = {
     ),
     "cgroup v1": (with_info(cgroup_version=1), "cgroup", Status.OK, "1"),
     "no cgroup": (with_info(cgroup_version=0), "cgroup", Status.FAIL, "v1 or v2"),
+    "no gVisor": (with_info(default_runtime="runc"), "runtime", Status.OK, "gVisor (runsc) is not"),
+    "gVisor here": (
+        with_info(runtimes=("runc", "runsc")), "runtime", Status.OK, "is here: --runtime runsc",
+    ),
+    "gVisor asked for and here": (
+        replace(with_info(runtimes=("runc", "runsc")), runtime="runsc"), "runtime", Status.OK,
+        "under runsc",
+    ),
+    "gVisor asked for and not here": (
+        replace(FACTS, runtime="runsc"), "runtime", Status.FAIL,
+        "no runtime 'runsc'; it has: nvidia, runc",
+    ),
     "too few CPUs": (with_info(ncpu=1), "cpus", Status.FAIL, "lower cpus"),
     "just enough CPUs": (with_info(ncpu=2), "cpus", Status.OK, "2"),
     "memory below a scorer": (

@@ -8,7 +8,7 @@ from datetime import timedelta
 from pathlib import Path
 
 import pytest
-from doctor_samples import FACTS, with_engine, with_info, with_ollama
+from doctor_samples import FACTS, INFO, with_engine, with_info, with_ollama
 from report_samples import START, failure, finished, score, trial
 
 from orchestrator.errors import PreflightFailed
@@ -19,7 +19,7 @@ from orchestrator.records.store import TrialStore
 from orchestrator.task import Task
 from orchestrator.trial.estimate import Estimate, Wanted, earlier_runs, estimate
 from orchestrator.trial.facts import Facts, ImageFact
-from orchestrator.trial.preflight import clear
+from orchestrator.trial.preflight import clear, refuse_runtime
 
 TASK = Task.model_validate(
     {
@@ -72,6 +72,15 @@ def test_a_good_machine_may_start_without_warnings() -> None:
     cleared = clear(FACTS, want, estimated(want))
     assert cleared.warnings == []
     assert cleared.estimate == estimated(want)
+
+
+def test_a_runtime_that_the_engine_does_not_have_refuses() -> None:
+    assert "no runtime 'runsc'" in refusal(replace(FACTS, runtime="runsc"), "scripted/careful")
+    with pytest.raises(PreflightFailed, match="no runtime 'runsc'; it has: nvidia, runc") as raised:
+        refuse_runtime(INFO, "runsc")
+    assert "\n" not in str(raised.value)
+    refuse_runtime(INFO, None)
+    refuse_runtime(INFO, "runc")
 
 
 def test_all_failures_are_said_each_with_its_mend() -> None:

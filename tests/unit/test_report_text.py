@@ -16,6 +16,7 @@ from orchestrator.records.schema import (
     MissingImport,
     RunRecord,
     RunSpec,
+    Spread,
     TrialRecord,
     Usage,
 )
@@ -167,6 +168,36 @@ def test_a_score_alone_says_what_was_measured(capsys: pytest.CaptureFixture[str]
         "leaked column moderator_flagged: used",
     ):
         assert wanted in text
+
+
+def test_repeated_scorings_are_told_in_the_score_and_in_the_report() -> None:
+    steady = Spread(scores=[0.8] * 2, predictions_sha256=["a"] * 2, failures=[None] * 2, distinct=1)
+    loose = Spread(
+        scores=[0.8, 0.0, 0.9],
+        predictions_sha256=["a", None, "b"],
+        failures=[None, "runtime-error", None],
+        distinct=3,
+    )
+    record = score(0.8).model_copy(update={"spread": loose})
+    stream = io.StringIO()
+    print_score(record, Console(file=stream, width=120))
+    text = "3 scorings: 3 different results, score 0.000 to 0.900, mean 0.567, 1 of them failed"
+    assert text in stream.getvalue()
+    made = trial(["scripted/careful"], 3)
+    made.settings.repeat, made.settings.runtime = 3, "runsc"
+    spreads = (steady, loose, None)
+    records = [
+        finished(spec, score=score(0.8).model_copy(update={"spread": spread}))
+        for spec, spread in zip(made.plan, spreads, strict=True)
+    ]
+    summary = summarise(made, records)
+    stream = io.StringIO()
+    render(summary, Console(file=stream, width=120))
+    shown = " ".join(stream.getvalue().split())
+    assert "scored 3 times, runtime runsc" in shown
+    assert f"scripted-careful-02: {text}." in shown
+    assert "1 of 2 submissions that were trained and scored 3 times came out the same" in shown
+    assert [run.spread for run in summary.models[0].runs] == list(spreads)
 
 
 def test_a_failed_score_shows_its_evidence_inert() -> None:

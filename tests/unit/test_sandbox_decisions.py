@@ -5,6 +5,7 @@ import io
 import json
 import random
 import tarfile
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
@@ -37,6 +38,12 @@ from orchestrator.sandbox.limits import Limits
 
 def frame(stream: int, payload: bytes) -> bytes:
     return bytes([stream, 0, 0, 0]) + len(payload).to_bytes(4, "big") + payload
+
+
+def test_a_runtime_is_asked_for_only_where_one_is_named() -> None:
+    spec = ContainerSpec("image", Owner("t", role="step"))
+    assert "Runtime" not in config(spec)["HostConfig"]
+    assert config(replace(spec, runtime="runsc"))["HostConfig"]["Runtime"] == "runsc"
 
 
 def test_frames_come_out_of_any_chunks() -> None:
