@@ -16,8 +16,8 @@ from rich.text import Text
 
 from orchestrator.records.failures import TABLE, FailureClass
 from orchestrator.records.schema import ScoreRecord
-from orchestrator.report.imports import import_lines
 from orchestrator.report import spread
+from orchestrator.report.imports import import_lines
 from orchestrator.report.inert import inert
 from orchestrator.report.summary import ModelView, Outcome, RunView, TrialSummary
 
