@@ -1,20 +1,18 @@
-"""What closes a container holds; and with that one thing lifted it does not."""
+"""Limits of single containers and volumes; the scorer's, all of them, are in cage.py."""
 
 from __future__ import annotations
 
 from collections.abc import Callable
-from dataclasses import dataclass, field, replace
+from dataclasses import replace
 
 import pytest
 
 from orchestrator.errors import GpuUnavailable, UnsafeOutput
-from orchestrator.records.schema import Ending
 from orchestrator.sandbox import volume
 from orchestrator.sandbox.container import (
     Container,
     ContainerSpec,
     Gpu,
-    Hardening,
     config,
     run_step,
 )
@@ -27,24 +25,7 @@ from orchestrator.sandbox.volume import Scratch
 TIGHT = Limits(
     memory_mb=64, cpus=0.5, pids=16, wall_s=60, tmp_mb=4, shm_mb=1, nofile=32, fsize_mb=2
 )
-SOCKET = "/var/run/docker.sock"
 STATUS = "print(open('/proc/self/status').read())"
-DEVICES = {
-    "console", "core", "fd", "full", "mqueue", "null", "ptmx", "pts", "random", "shm", "stderr",
-    "stdin", "stdout", "tty", "urandom", "zero",
-}  # fmt: skip
-WRITE_3_MB = "f = open({!r}, 'wb', 0)\nfor _ in range(3): f.write(bytes(1 << 20))"
-
-
-@dataclass(frozen=True)
-class Case:
-    """A program, what shows that the limit held, and the same container with that lifted."""
-
-    code: str
-    held: Callable[[Ended], bool]
-    lifted: Hardening = Hardening()  # noqa: RUF009 - frozen
-    spec: dict[str, object] = field(default_factory=dict)
-    """Fields of the spec that lift it, where hardening does not."""
 
 
 def status(name: str, value: str) -> Callable[[Ended], bool]:
@@ -53,119 +34,6 @@ def status(name: str, value: str) -> Callable[[Ended], bool]:
 
 def says(*words: str) -> Callable[[Ended], bool]:
     return lambda ended: any(word in ended.stderr.text for word in words)
-
-
-def printed(text: str) -> Callable[[Ended], bool]:
-    return lambda ended: ended.stdout.text.strip() == text
-
-
-QUOTA = """
-import pathlib
-root = pathlib.Path('/sys/fs/cgroup')
-if (root / 'cpu.max').exists():
-    quota, period = (root / 'cpu.max').read_text().split()
-else:
-    quota = (root / 'cpu/cpu.cfs_quota_us').read_text()
-    period = (root / 'cpu/cpu.cfs_period_us').read_text()
-print(0 if quota.strip() in ('max', '-1') else int(quota) / int(period))
-"""
-THREADS = """
-import threading
-gate = threading.Event()
-try:
-    for _ in range(40):
-        threading.Thread(target=gate.wait).start()
-finally:
-    gate.set()
-"""
-CASES = {
-    "not root": Case(
-        "import os; print(os.getuid(), os.getgid(), os.getgroups())",
-        printed("10001 10001 [10001]"),
-        spec={"user": "0:0"},
-    ),
-    "no capability": Case(
-        STATUS, status("CapBnd", "0000000000000000"), Hardening(drop_capabilities=False)
-    ),
-    "no new privileges": Case(
-        STATUS, status("NoNewPrivs", "1"), Hardening(no_new_privileges=False)
-    ),
-    "system calls filtered": Case(
-        STATUS,
-        status("Seccomp", "2"),
-        Hardening(host_config={"SecurityOpt": ["no-new-privileges", "seccomp=unconfined"]}),
-    ),
-    "read-only root": Case(
-        "open('/var/tmp/x', 'w')", says("Read-only file system"), Hardening(read_only_root=False)
-    ),
-    "memory": Case(
-        "b = bytearray(200 << 20)",
-        lambda ended: ended.ending is Ending.OUT_OF_MEMORY,
-        Hardening(memory=False),
-    ),
-    "processes": Case(THREADS, says("can't start new thread"), Hardening(pids=False)),
-    "processor time": Case(QUOTA, printed("0.5"), Hardening(host_config={"NanoCpus": 0})),
-    "files in /tmp": Case(
-        "for n in range(5): open(f'/tmp/{n}', 'wb').write(bytes(1 << 20))",
-        says("No space left"),
-        Hardening(host_config={"Tmpfs": {"/tmp": "size=64m,mode=1777"}}),
-    ),
-    "shared memory": Case(
-        WRITE_3_MB.format("/dev/shm/x"),
-        says("No space left"),
-        Hardening(host_config={"ShmSize": 64 << 20, "Ulimits": []}),
-    ),
-    "one file": Case(WRITE_3_MB.format("/tmp/x"), says("File too large"), Hardening(ulimits=False)),
-    "open files": Case(
-        "f = [open('/dev/null') for _ in range(100)]",
-        says("Too many open files"),
-        Hardening(ulimits=False),
-    ),
-    "core dumps": Case(
-        "import resource; print(resource.getrlimit(resource.RLIMIT_CORE))",
-        printed("(0, 0)"),
-        Hardening(host_config={"Ulimits": [{"Name": "core", "Soft": 4096, "Hard": 4096}]}),
-    ),
-    "no engine socket": Case(
-        f"import os; print(os.path.exists({SOCKET!r}))",
-        printed("False"),
-        Hardening(host_config={"Binds": [f"{SOCKET}:{SOCKET}"]}),
-    ),
-    "no device": Case(
-        f"import os; print(set(os.listdir('/dev')) <= {DEVICES!r})",
-        printed("True"),
-        Hardening(
-            host_config={
-                "Devices": [
-                    {
-                        "PathOnHost": "/dev/zero",
-                        "PathInContainer": "/dev/sda",
-                        "CgroupPermissions": "r",
-                    }
-                ]
-            }
-        ),
-    ),
-    "no process of the host": Case(
-        "import os; print(sum(name.isdigit() for name in os.listdir('/proc')) <= 4)",
-        printed("True"),
-        Hardening(host_config={"PidMode": "host"}),
-    ),
-}
-
-
-@pytest.mark.parametrize("name", CASES)
-def test_it_holds_and_lifted_it_does_not(
-    engine: Engine, tools: str, owner: Owner, name: str
-) -> None:
-    case = CASES[name]
-    closed = ContainerSpec(tools, owner, TIGHT)
-    opened = replace(closed, hardening=case.lifted, **case.spec)
-    command = ("python3", "-I", "-c", case.code)
-    ended = run_step(engine, closed, command)
-    assert case.held(ended), ended
-    ended = run_step(engine, opened, command)
-    assert not case.held(ended), ended
 
 
 def test_even_root_has_no_capability_inside(engine: Engine, tools: str, owner: Owner) -> None:

@@ -3,14 +3,11 @@
 from __future__ import annotations
 
 from dataclasses import replace
-from functools import partial
 
 import pytest
 from scoring_lab import GOOD, KEY_MARK, PREDICT, TRAIN, lab
 
 from orchestrator.records.failures import FailureClass as C
-from orchestrator.sandbox.container import ContainerSpec
-from orchestrator.scoring import steps
 from orchestrator.scoring.runtime import content_volume
 
 SEARCH = f"""
@@ -33,21 +30,6 @@ for name in ("environ", "cmdline", "mountinfo"):
         found.append("/proc/self/" + name)
 if found:
     sys.exit("FOUND " + " ".join(found))
-"""
-
-OUTSIDE = """
-import socket, sys
-reached = [name for _, name in socket.if_nameindex() if name != "lo"]
-for where in ("1.1.1.1", "172.17.0.1", "192.168.0.1"):
-    try:
-        socket.create_connection((where, 53), 3).close()
-        reached.append(where)
-    except ConnectionRefusedError:
-        reached.append(where)
-    except OSError:
-        pass
-if reached:
-    sys.exit("REACHED " + " ".join(reached))
 """
 
 HOLDOUT = """
@@ -85,17 +67,6 @@ def test_a_key_that_were_there_would_be_found(engine, bench):
     assert record.failure.failure_class is C.RUNTIME_ERROR
     assert "FOUND /data/key.csv" in record.failure.sentence
     engine.remove_volume(leaky.name)
-
-
-def test_nothing_outside_answers(bench):
-    record = bench.score(both(OUTSIDE))
-    assert record.failure is None, record.failure
-
-
-def test_with_a_network_something_would(bench, monkeypatch):
-    monkeypatch.setattr(steps, "ContainerSpec", partial(ContainerSpec, network="bridge"))
-    record = bench.score(both(OUTSIDE))
-    assert "REACHED eth0" in record.failure.sentence
 
 
 def test_the_holdout_is_not_there_while_training(bench):
