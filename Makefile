@@ -35,10 +35,11 @@ soak: images ## the long tests
 	@$(BIN)/pytest -m soak
 
 .PHONY: bench
-bench: images ## what the gateway, records and environments cost, against the bare work
+bench: images ## what gateway, records, environments and seeding cost, against the bare work
 	@$(BIN)/python benchmarks/gateway.py
 	@$(BIN)/python benchmarks/records.py
 	@$(BIN)/python benchmarks/environment.py
+	@$(BIN)/python benchmarks/seed.py
 
 .PHONY: check
 check: setup ## formatting, lint, types, layers

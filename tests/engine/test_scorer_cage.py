@@ -180,7 +180,7 @@ def test_a_setuid_program_gains_nothing(engine: Engine, owner: Owner, held: bool
 
 def test_a_fork_bomb_is_contained_and_ends_with_its_container(bench: Lab, place: Workplace) -> None:
     bomb = "import os\nwhile True:\n    try: os.fork()\n    except BlockingIOError: pass\n"
-    result = attempt(bench, place, "-c", bomb, wall_s=3)
+    result = attempt(bench, place, "-c", bomb, wall_s=1.5)
     assert result.failure is not None
     assert result.failure.failure_class is FailureClass.TIMEOUT
     assert result.record.duration_s < 30

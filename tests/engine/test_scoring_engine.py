@@ -133,6 +133,13 @@ CRASHES = [
         "not a regular file but a symlink",
     ),
     ("pipe as output", "import os; os.mkfifo('/out/predictions.csv')", C.OUTPUT_SCHEMA, "regular"),
+    (
+        "socket as output",
+        "import socket; socket.socket(socket.AF_UNIX).bind('/out/predictions.csv')",
+        C.OUTPUT_SCHEMA,
+        "regular",
+    ),
+    ("exit status of a kill", "raise SystemExit(137)", C.KILLED, "SIGKILL"),
     ("folder as output", "import os; os.mkdir('/out/predictions.csv')", C.OUTPUT_SCHEMA, "regular"),
     (
         "sparse giant as output",
