@@ -190,7 +190,8 @@ class GatewayService:
         deadline = time.monotonic() + START_S
         while True:
             try:
-                ended = container.exec(CTL, timeout_s=ORDER_S, stdin=b'{"do": "status"}')
+                status = b'{"do": "status"}'
+                ended = container.exec(CTL, timeout_s=ORDER_S, stdin=status, counted=False)
             except ContainerLost as lost:
                 raise EngineRefused(
                     f"The gateway ended as soon as it was started: {lost}"
@@ -342,7 +343,9 @@ class GatewayService:
 
     def _order(self, do: str, timeout_s: float = ORDER_S, **more: object) -> dict[str, Any]:
         order = json.dumps({"do": do, **more}).encode()
-        ended = self.container.exec(CTL, timeout_s=timeout_s, stdin=order, log_kb=256)
+        ended = self.container.exec(
+            CTL, timeout_s=timeout_s, stdin=order, log_kb=256, counted=False
+        )
         if ended.ending is not Ending.EXITED or ended.exit_code != 0:
             why = ended.stderr.text.strip()[-500:] or str(ended.ending)
             raise EngineRefused(f"The gateway did not take the order {do}: {why}.")

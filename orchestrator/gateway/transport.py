@@ -68,7 +68,12 @@ class _Output(httpx.SyncByteStream):
     def _run(self, stdin: bytes) -> None:
         try:
             ended = self._container.exec(
-                FETCH, timeout_s=LONGEST_S, stdin=stdin, log_kb=LOG_KB, sink=self._chunks.put
+                FETCH,
+                timeout_s=LONGEST_S,
+                stdin=stdin,
+                log_kb=LOG_KB,
+                sink=self._chunks.put,
+                counted=False,
             )
             if ended.exit_code != 0:
                 self._broken = ended.stderr.text.strip()[-300:] or f"exit code {ended.exit_code}"
