@@ -6,7 +6,7 @@ import json
 import math
 import signal
 import sys
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -106,7 +106,18 @@ def _print_json(value: object) -> None:
     click.echo(json.dumps(value, indent=1))
 
 
-_ollama_options = [
+def _with(*options: Callable[[Any], Any]) -> Callable[[Any], Any]:
+    """Options that several commands have, in the order that `--help` lists them."""
+
+    def decorate(function: Any) -> Any:
+        for option in reversed(options):
+            function = option(function)
+        return function
+
+    return decorate
+
+
+_with_ollama = _with(
     click.option(
         "--ollama-url",
         metavar="URL",
@@ -124,10 +135,10 @@ _ollama_options = [
         type=click.Choice(["auto", "legacy", "cdi", "off"]),
         help="How the Ollama that orch starts gets the GPU. Default: auto.",
     ),
-]
+)
 
 
-_budget_options = [
+_with_budget = _with(
     click.option("--max-tokens-in", type=click.IntRange(1), help="Tokens a run may read."),
     click.option("--max-tokens-out", type=click.IntRange(1), help="Tokens a run may write."),
     click.option("--max-calls", type=click.IntRange(1), help="Calls to its model a run may make."),
@@ -144,41 +155,26 @@ _budget_options = [
         help="What a run may cost, of models whose prices are known. "
         "Defaults of these limits: the task's, else none.",
     ),
-]
-
-
-def _with_budget(function: Any) -> Any:
-    for option in reversed(_budget_options):
-        function = option(function)
-    return function
-
-
-def _with_ollama(function: Any) -> Any:
-    for option in reversed(_ollama_options):
-        function = option(function)
-    return function
-
-
-_runtime_option = click.option(
-    "--runtime",
-    metavar="NAME",
-    help="Runtime of the engine that submissions run under, e.g. `runsc` (gVisor). "
-    "Default: the engine's own.",
-)
-_repeat_option = click.option(
-    "--repeat",
-    type=click.IntRange(1),
-    default=1,
-    show_default=True,
-    help="Times that a submission is trained and scored from scratch; the spread is reported.",
 )
 
 
-def _with_scoring(function: Any) -> Any:
-    return _repeat_option(_runtime_option(function))
+_with_scoring = _with(
+    click.option(
+        "--repeat",
+        type=click.IntRange(1),
+        default=1,
+        show_default=True,
+        help="Times that a submission is trained and scored from scratch; the spread is reported.",
+    ),
+    click.option(
+        "--runtime",
+        metavar="NAME",
+        help="Runtime of the engine that submissions run under, e.g. `runsc` (gVisor). "
+        "Default: the engine's own.",
+    ),
+)
 
-
-_remote_options = [
+_with_remote = _with(
     click.option(
         "--openai-url",
         metavar="URL",
@@ -190,13 +186,7 @@ _remote_options = [
         metavar="URL",
         help="Base of the API behind `anthropic/NAME`. Key: ANTHROPIC_API_KEY.",
     ),
-]
-
-
-def _with_remote(function: Any) -> Any:
-    for option in reversed(_remote_options):
-        function = option(function)
-    return function
+)
 
 
 @main.command()
