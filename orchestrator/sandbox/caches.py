@@ -16,6 +16,7 @@ from pathlib import Path
 import platformdirs
 
 from orchestrator.errors import EngineRefused
+from orchestrator.records.locks import held
 from orchestrator.records.writing import writing
 from orchestrator.sandbox import volume
 from orchestrator.sandbox.engine import Engine
@@ -71,10 +72,10 @@ def trim(engine: Engine, role: str, cap_bytes: int) -> list[Volume]:
         known = {path.name.removesuffix(SUFFIX): path for path in folder().glob(f"*{SUFFIX}")}
         last = {n: path.stat().st_mtime for n, path in known.items() if n in sizes}
         for name in too_much(sizes, last, cap_bytes):
-            with _unused(known[name]) as free:
-                if free and _removed(engine, Volume(name)):
-                    known[name].unlink()
-                    removed.append(Volume(name))
+            # Nobody begins to use it meanwhile: `use` waits for the lock that is held here.
+            if not held(known[name]) and _removed(engine, Volume(name)):
+                known[name].unlink()
+                removed.append(Volume(name))
     return removed
 
 
@@ -103,17 +104,3 @@ def _opened(name: str) -> int:
     path = folder() / name
     with writing(path):
         return os.open(path, os.O_RDWR | os.O_CREAT, 0o644)
-
-
-@contextmanager
-def _unused(path: Path) -> Iterator[bool]:
-    """Whether no process, this one among them, uses the volume."""
-    file = os.open(path, os.O_RDWR)
-    try:
-        fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
-    except BlockingIOError:
-        yield False
-    else:
-        yield True
-    finally:
-        os.close(file)

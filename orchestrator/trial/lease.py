@@ -9,6 +9,7 @@ from pathlib import Path
 from types import TracebackType
 
 from orchestrator.errors import UsageError
+from orchestrator.records.locks import held
 from orchestrator.records.writing import writing
 
 FOLDER = ".leases"
@@ -54,25 +55,10 @@ class Lease:
 
 def living(runs_dir: Path) -> set[str]:
     """Names whose process holds its lease."""
-    return {path.name for path in (runs_dir / FOLDER).glob("*") if _held(path)}
+    return {path.name for path in (runs_dir / FOLDER).glob("*") if held(path)}
 
 
 def known(runs_dir: Path) -> set[str]:
     """Names that were begun under this folder, living or not."""
     leases = {path.name for path in (runs_dir / FOLDER).glob("*")}
     return leases | {path.parent.name for path in runs_dir.glob("*/trial.json")}
-
-
-def _held(path: Path) -> bool:
-    try:
-        file = os.open(path, os.O_RDWR)
-    except FileNotFoundError:
-        return False
-    try:
-        fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
-    except BlockingIOError:
-        return True
-    else:
-        return False
-    finally:
-        os.close(file)
