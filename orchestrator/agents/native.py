@@ -99,7 +99,7 @@ def report_of(ended: Ended, stage: str) -> AgentReport:
 
 
 def _read(ended: Ended) -> dict[str, Any] | None:
-    if ended.ending is not Ending.EXITED or ended.exit_code != 0:
+    if not ended.succeeded:
         return None
     try:
         value = loads_whole(ended.raw_stdout)

@@ -17,7 +17,6 @@ import httpx
 from orchestrator.errors import ContainerLost, EngineError, EngineRefused, NotEnoughSpace, OrchError
 from orchestrator.gateway.transport import ExecTransport
 from orchestrator.records.calls import CallRecord, loads_whole
-from orchestrator.records.schema import Ending
 from orchestrator.sandbox import network, volume
 from orchestrator.sandbox.container import Container, ContainerSpec
 from orchestrator.sandbox.engine import Engine
@@ -346,7 +345,7 @@ class GatewayService:
         ended = self.container.exec(
             CTL, timeout_s=timeout_s, stdin=order, log_kb=256, counted=False
         )
-        if ended.ending is not Ending.EXITED or ended.exit_code != 0:
+        if not ended.succeeded:
             why = ended.stderr.text.strip()[-500:] or str(ended.ending)
             raise EngineRefused(f"The gateway did not take the order {do}: {why}.")
         answer: dict[str, Any] = json.loads(ended.raw_stdout)

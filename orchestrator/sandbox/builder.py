@@ -39,8 +39,10 @@ CA_NAME = "bundle.crt"
 LIMITS = Limits(
     memory_mb=2048, cpus=2.0, pids=256, wall_s=600, tmp_mb=256, nofile=4096, fsize_mb=4096
 )
-_COMPILER = ("python3", "-I", "-S", "-m", "compileall", "-qq", "-j", "2")
-COMPILE = (*_COMPILER, "-x", "/tests/", f"{PLACE}/lib")
+COMPILE = (
+    *("python3", "-I", "-S", "-m", "compileall", "-qq"),
+    *("-j", "2", "-x", "/tests/", f"{PLACE}/lib"),
+)
 """Without the site module: it would run the `.pth` files of what is installed. The tests of large
 packages are more than half of them, and nobody imports them."""
 MEASURED = f'"$@"; du -sk {PLACE} | cut -f 1'
@@ -144,7 +146,6 @@ class Builder:
 
     def install(self, lock: Lock, python: str, target: Volume) -> Installed:
         """Fill `target`. Raises NotInstalled."""
-        minor = ".".join(python.split(".")[:2])
         venv = ("uv", "venv", "--relocatable", "--python", "python3", PLACE)
         with (
             self._cache() as cache,
@@ -153,8 +154,7 @@ class Builder:
             made = container.exec(venv, timeout_s=self._limits.wall_s)
             if made.exit_code != 0:
                 raise EngineRefused(f"uv venv failed: {made.stderr.text.strip()}")
-            packages = f"{PLACE}/lib/python{minor}/site-packages"
-            container.put(packages, {SEED_HOOK.name: SEED_HOOK})
+            container.put(site_packages(python), {SEED_HOOK.name: SEED_HOOK})
             if not lock.text:
                 return Installed(made.duration_s)
             with self._alone():
@@ -215,7 +215,7 @@ class Builder:
         return attempt()
 
     def _failed(self, ended: Ended, doing: str) -> Failure | None:
-        if ended.ending is Ending.EXITED and ended.exit_code == 0:
+        if ended.succeeded:
             return None
         if ended.ending is Ending.EXITED:
             return resolver_failure(ended.stderr.text)
@@ -272,6 +272,12 @@ class Builder:
             network="bridge",
         )
         return Container(self._engine, spec)
+
+
+def site_packages(python: str) -> str:
+    """Where an environment for that version of the interpreter has its packages."""
+    minor = ".".join(python.split(".")[:2])
+    return f"{PLACE}/lib/python{minor}/site-packages"
 
 
 def _index_is_away(ended: Ended) -> bool:

@@ -8,8 +8,8 @@ from dataclasses import dataclass
 from orchestrator.records.failures import FailureClass
 from orchestrator.records.schema import Evidence, Failure
 from orchestrator.sandbox.limits import MIB, EnvironmentRules
+from orchestrator.sandbox.resolution import SOURCE
 
-SOURCE = "resolver"
 NAMED = 5
 """Of the largest, in a sentence."""
 

@@ -97,9 +97,10 @@ def build(
     try:
         # Another process that builds the same is waited for.
         with caches.locked(f"environment-{name[:32]}"):
-            found = volume.cached(engine, images.tools.id, key, ROLE, install)
-            while not caches.use(engine, found):
+            while True:
                 found = volume.cached(engine, images.tools.id, key, ROLE, install)
+                if caches.use(engine, found):
+                    break
     except NotInstalled as stopped:
         return stopped.failure
     if installed:

@@ -53,6 +53,11 @@ class Ended:
     stderr: Captured
     raw_stdout: bytes
 
+    @property
+    def succeeded(self) -> bool:
+        """It came to its own end, with status 0."""
+        return self.ending is Ending.EXITED and self.exit_code == 0
+
 
 @dataclass(frozen=True)
 class Command:

@@ -12,9 +12,10 @@ import re
 import subprocess
 import tempfile
 from collections.abc import Callable, Iterable, Iterator
+from contextlib import contextmanager
 from dataclasses import dataclass
+from functools import partial
 from pathlib import Path
-from types import TracebackType
 from typing import IO, Literal
 
 from orchestrator.errors import (
@@ -24,13 +25,16 @@ from orchestrator.errors import (
     RecordUnreadable,
     UnsafeOutput,
 )
-from orchestrator.records.schema import Dropped, Ending, FileChange
+from orchestrator.records.schema import Dropped, FileChange
 from orchestrator.sandbox.archive import STAMP
 from orchestrator.sandbox.container import Container, ContainerSpec
 from orchestrator.sandbox.engine import Engine
 from orchestrator.sandbox.labels import Owner
 from orchestrator.sandbox.limits import MIB
 from orchestrator.sandbox.volume import HELPER_LIMITS, Volume
+
+Pour = Callable[[IO[bytes]], list[Dropped]]
+"""Writes what a volume holds as fast-import commands; returns what it skipped."""
 
 WALKER = ("python3", "-I", "-S", "/opt/orch/inside/walker.py", "/workspace")
 WALK_TIMEOUT_S = 300
@@ -90,11 +94,11 @@ class History:
         self, engine: Engine, tools_image: str, volume: Volume, message: str, owner: Owner
     ) -> Tree:
         """Keep what `volume` holds. Raises EngineError, NotEnoughSpace, RecordUnreadable."""
-        with Viewer(engine, tools_image, volume, owner) as viewer:
-            return self.keep(message, viewer.pour)
+        with viewing(engine, tools_image, volume, owner) as pour:
+            return self.keep(message, pour)
 
-    def keep(self, message: str, pour: Callable[[IO[bytes]], list[Dropped]]) -> Tree:
-        """A snapshot out of the fast-import commands that `pour` writes; it returns the skipped."""
+    def keep(self, message: str, pour: Pour) -> Tree:
+        """A snapshot out of what `pour` writes."""
         self._init()
         # A file between the two: a slow disk must not hold up the stream, and what the walker
         # did not finish must not be imported.
@@ -205,45 +209,33 @@ def _object(name: str) -> str:
     return name
 
 
-class Viewer:
-    """An idle container that has a volume read-only, for any number of snapshots of it."""
+@contextmanager
+def viewing(engine: Engine, tools_image: str, volume: Volume, owner: Owner) -> Iterator[Pour]:
+    """A volume for any number of snapshots of it, by one idle container that has it read-only."""
+    mounts = (volume.at(WALKER[-1]),)
+    spec = ContainerSpec(tools_image, owner.as_role("snapshot"), HELPER_LIMITS, mounts)
+    with Container(engine, spec) as container:
+        yield partial(_pour, container)
 
-    def __init__(self, engine: Engine, tools_image: str, volume: Volume, owner: Owner) -> None:
-        mounts = (volume.at(WALKER[-1]),)
-        spec = ContainerSpec(tools_image, owner.as_role("snapshot"), HELPER_LIMITS, mounts)
-        self._container = Container(engine, spec)
 
-    def __enter__(self) -> Viewer:
-        self._container.__enter__()
-        return self
-
-    def __exit__(
-        self,
-        kind: type[BaseException] | None,
-        error: BaseException | None,
-        trace: TracebackType | None,
-    ) -> None:
-        self._container.__exit__(kind, error, trace)
-
-    def pour(self, stream: IO[bytes]) -> list[Dropped]:
-        """Write what the volume holds to `stream`, as `History.keep` wants it; what was skipped."""
-        try:
-            ended = self._container.exec(
-                WALKER,
-                timeout_s=WALK_TIMEOUT_S,
-                log_kb=WALK_LOG_KB,
-                sink=stream.write,
-                counted=False,
-            )
-        except OSError as error:
-            raise NotEnoughSpace(f"The snapshot could not be written: {error}.") from error
-        if ended.ending is not Ending.EXITED or ended.exit_code != 0:
-            raise EngineRefused(
-                f"The snapshot of a workspace failed ({ended.ending}): "
-                f"{ended.stderr.text.strip()[-500:]}."
-            )
-        try:
-            told = json.loads(ended.stderr.text)
-        except ValueError as error:
-            raise EngineRefused(f"The snapshot of a workspace tells nothing: {error}.") from error
-        return [Dropped(path=path, reason=reason) for path, reason in told["skipped"]]
+def _pour(container: Container, stream: IO[bytes]) -> list[Dropped]:
+    try:
+        ended = container.exec(
+            WALKER,
+            timeout_s=WALK_TIMEOUT_S,
+            log_kb=WALK_LOG_KB,
+            sink=stream.write,
+            counted=False,
+        )
+    except OSError as error:
+        raise NotEnoughSpace(f"The snapshot could not be written: {error}.") from error
+    if not ended.succeeded:
+        raise EngineRefused(
+            f"The snapshot of a workspace failed ({ended.ending}): "
+            f"{ended.stderr.text.strip()[-500:]}."
+        )
+    try:
+        told = json.loads(ended.stderr.text)
+    except ValueError as error:
+        raise EngineRefused(f"The snapshot of a workspace tells nothing: {error}.") from error
+    return [Dropped(path=path, reason=reason) for path, reason in told["skipped"]]

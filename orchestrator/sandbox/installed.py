@@ -7,10 +7,10 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from orchestrator.errors import EngineRefused
-from orchestrator.records.schema import Ending
+from orchestrator.sandbox.builder import site_packages
 from orchestrator.sandbox.container import ContainerSpec, run_step
 from orchestrator.sandbox.engine import Engine
-from orchestrator.sandbox.environment import PLACE, Environment
+from orchestrator.sandbox.environment import Environment
 from orchestrator.sandbox.image import Image
 from orchestrator.sandbox.labels import Owner
 from orchestrator.sandbox.limits import Limits
@@ -47,13 +47,12 @@ def importable(engine: Engine, scorer: Image, environment: Environment, owner: O
     """
     key = f"{scorer.id} {environment.volume.name}"
     if key not in _known:
-        minor = ".".join(environment.record.python.split(".")[:2])
-        packages = f"{PLACE}/lib/python{minor}/site-packages"
+        packages = site_packages(environment.record.python)
         spec = ContainerSpec(
             scorer.id, owner.as_role("modules"), LIMITS, mounts=(environment.mount,)
         )
         ended = run_step(engine, spec, ("python3", "-I", "-S", "-c", SCRIPT, packages))
-        if ended.ending is not Ending.EXITED or ended.exit_code != 0 or ended.stdout.dropped_bytes:
+        if not ended.succeeded or ended.stdout.dropped_bytes:
             raise EngineRefused(
                 f"The modules of an environment could not be listed ({ended.ending}): "
                 f"{ended.stderr.text.strip()[-400:]}."

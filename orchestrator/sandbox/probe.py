@@ -10,7 +10,6 @@ from dataclasses import dataclass
 from typing import Any
 
 from orchestrator.errors import EngineRefused
-from orchestrator.records.schema import Ending
 from orchestrator.sandbox.container import ContainerSpec, run_step
 from orchestrator.sandbox.engine import Engine, translated
 from orchestrator.sandbox.labels import Owner
@@ -58,7 +57,7 @@ def prove_isolation(
             network=network.id if network is not None else None,
         )
         ended = run_step(engine, spec, (*SCRIPT, json.dumps(plan)), counted=False)
-    if ended.ending is not Ending.EXITED or ended.exit_code != 0:
+    if not ended.succeeded:
         raise EngineRefused(
             f"The proof of isolation could not be run ({ended.ending}): "
             f"{ended.stderr.text.strip()[-500:]}."

@@ -21,7 +21,7 @@ from orchestrator.records.schema import (
     Usage,
 )
 from orchestrator.sandbox import network, volume
-from orchestrator.sandbox.history import History, Viewer
+from orchestrator.sandbox.history import History, Pour, viewing
 from orchestrator.sandbox.labels import Owner
 from orchestrator.sandbox.limits import Limits
 from orchestrator.sandbox.network import Network
@@ -51,7 +51,7 @@ class RunDesk:
     """What a submission trains on; looked up for each run, as somebody may remove it."""
     net: Network
     history: History
-    viewer: Viewer
+    pour: Pour
     baseline: frozenset[str]
     """Paths of the workspace before the first stage."""
     tree: str
@@ -107,7 +107,7 @@ def open_desk(bench: Bench, spec: RunSpec, stack: ExitStack) -> RunDesk:
         )
     bench.gateway.attach(net)
     history = History(bench.store.run_folder(spec.run_id) / "history.git")
-    viewer = stack.enter_context(Viewer(bench.engine, bench.images.tools.id, workspace, owner))
+    pour = stack.enter_context(viewing(bench.engine, bench.images.tools.id, workspace, owner))
     return RunDesk(
         bench=bench,
         spec=spec,
@@ -115,9 +115,9 @@ def open_desk(bench: Bench, spec: RunSpec, stack: ExitStack) -> RunDesk:
         data=content_volume(bench.engine, bench.images.tools.id, "data", bench.data.agent_files()),
         net=net,
         history=history,
-        viewer=viewer,
+        pour=pour,
         baseline=frozenset(files),
-        tree=history.keep("baseline", viewer.pour).id,
+        tree=history.keep("baseline", pour).id,
     )
 
 
@@ -179,7 +179,7 @@ def agent_stage(desk: RunDesk, stage: AgentStageSpec, template: str, turn: int) 
         bench.store.calls(desk.spec.run_id).append(watch.over(bench.gateway.close(access)))
         desk.spent += Spent(watch.usage, time.monotonic() - began)
     before = desk.tree
-    tree = desk.history.keep(place, desk.viewer.pour)
+    tree = desk.history.keep(place, desk.pour)
     desk.tree = tree.id
     changes = desk.history.changes(before, tree.id)
     present = desk.history.files(tree.id)

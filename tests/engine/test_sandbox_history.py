@@ -12,7 +12,7 @@ from orchestrator.sandbox import history as snapshots
 from orchestrator.sandbox import volume
 from orchestrator.sandbox.container import Container, ContainerSpec, run_step
 from orchestrator.sandbox.engine import Engine
-from orchestrator.sandbox.history import History, Viewer
+from orchestrator.sandbox.history import History, viewing
 from orchestrator.sandbox.image import Image
 from orchestrator.sandbox.labels import Owner
 from orchestrator.sandbox.limits import Limits
@@ -104,10 +104,10 @@ def test_a_full_disk_is_told(engine: Engine, tools: str, owner: Owner, workspace
             raise OSError(28, "No space left on device")
 
     with (
-        Viewer(engine, tools, workspace, owner) as viewer,
+        viewing(engine, tools, workspace, owner) as pour,
         pytest.raises(NotEnoughSpace, match="No space left"),
     ):
-        viewer.pour(Full())  # type: ignore[arg-type]
+        pour(Full())  # type: ignore[arg-type]
 
 
 STARTS = (
