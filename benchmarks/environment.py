@@ -7,8 +7,6 @@ before anything is measured; how long that took is told apart. `make bench` runs
 from __future__ import annotations
 
 import argparse
-import os
-import platform
 import secrets
 import statistics
 import sys
@@ -19,6 +17,8 @@ from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
 from unittest import mock
+
+from shown import machine, table
 
 from orchestrator.records.schema import Failure
 from orchestrator.sandbox import builder, environment, image, volume
@@ -146,14 +146,6 @@ def offline(lab: Lab) -> bool:
     return True
 
 
-def machine(engine: Engine) -> str:
-    info = engine.info()
-    return (
-        f"{info.ncpu} CPUs ({platform.machine()}), {info.memory_bytes >> 30} GiB, Docker "
-        f"{info.version}; load average at the end {os.getloadavg()[0]:.1f}"
-    )
-
-
 def main() -> int:
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("--rounds", type=int, default=5, choices=range(2, 51), metavar="2-50")
@@ -181,9 +173,8 @@ def main() -> int:
         (f"{RUNS} runs of one lock", f"{resolved} resolution, {done} installation", "", "1, 1"),
         ("another environment of that lock, offline", "installed", "", "no download"),
     ]  # fmt: skip
-    print("\n| | | beside | bound | |\n| --- | --- | --- | --- | --- |")
-    for row, good in zip(rows, passed, strict=True):
-        print(f"| {' | '.join(row)} | {'PASS' if good else 'over'} |")
+    judged = [(*row, "PASS" if good else "over") for row, good in zip(rows, passed, strict=True)]
+    print("\n" + table(("", "", "beside", "bound", ""), judged))
     print(f"\nAnother process finds it in {again:.2f} s, resolving included. {machine(engine)}")
     return int(not all(passed))
 

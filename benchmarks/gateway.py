@@ -9,8 +9,6 @@ from __future__ import annotations
 
 import argparse
 import json
-import os
-import platform
 import secrets
 import statistics
 import sys
@@ -20,6 +18,8 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 from unittest import mock
+
+from shown import machine, table
 
 from orchestrator.gateway import service
 from orchestrator.gateway.service import CallSettings, GatewayService, Uplink
@@ -241,23 +241,9 @@ def tell(line: str) -> None:
     print(line, file=sys.stderr, flush=True)
 
 
-def table(found: list[Row]) -> str:
-    head = ("", "direct", "gateway", "difference", "bound", "")
-    lines = [head, ("---",) * 6]
-    lines += [
-        (r.what, r.direct, r.gateway, r.shown, r.bound_shown if r.verdict else "", r.verdict)
-        for r in found
-    ]
-    return "\n".join(f"| {' | '.join(line)} |" for line in lines)
-
-
-def machine(engine: Engine) -> str:
-    info = engine.info()
-    load = os.getloadavg()[0]
-    return (
-        f"{info.ncpu} CPUs ({platform.machine()}), {info.memory_bytes >> 30} GiB, Docker "
-        f"{info.version}; load average at the end {load:.1f}"
-    )
+def cells(row: Row) -> tuple[str, ...]:
+    bound = row.bound_shown if row.verdict else ""
+    return (row.what, row.direct, row.gateway, row.shown, bound, row.verdict)
 
 
 def main() -> int:
@@ -271,7 +257,7 @@ def main() -> int:
         for row in rows(lab, chosen.rounds):
             tell(f"{row.what}: {row.shown} {row.verdict}")
             found.append(row)
-    print(table(found))
+    print(table(("", "direct", "gateway", "difference", "bound", ""), map(cells, found)))
     print(f"\nMedians of paired measurements, {chosen.rounds} rounds and more. {machine(engine)}")
     return int(any(row.verdict == "over" for row in found))
 

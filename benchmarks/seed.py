@@ -8,6 +8,8 @@ from __future__ import annotations
 import json
 import sys
 
+from shown import table
+
 from orchestrator.sandbox import image
 from orchestrator.sandbox.container import ContainerSpec, run_step
 from orchestrator.sandbox.engine import Engine
@@ -47,11 +49,13 @@ def main() -> int:
         print(ended.stderr.text, file=sys.stderr)
         return 1
     rows: dict[str, list[float]] = json.loads(ended.stdout.text)
-    print("| a program that imports | start without | the hook adds | bound |  |")
-    print("| --- | --- | --- | --- | --- |")
-    for name, (without, added) in rows.items():
-        verdict = "PASS" if added < BOUND_MS else "over"
-        print(f"| {name} | {without:.1f} ms | {added:+.2f} ms | < {BOUND_MS:g} ms | {verdict} |")
+    head = ("a program that imports", "start without", "the hook adds", "bound", "")
+    told = [
+        (name, f"{without:.1f} ms", f"{added:+.2f} ms", f"< {BOUND_MS:g} ms",
+         "PASS" if added < BOUND_MS else "over")
+        for name, (without, added) in rows.items()
+    ]  # fmt: skip
+    print(table(head, told))
     return 0 if all(added < BOUND_MS for _, added in rows.values()) else 1
 
 
