@@ -23,13 +23,6 @@ def fake() -> Iterator[FakeOllama]:
 
 
 @pytest.fixture
-def gateway(tmp_path: Path, fake: FakeOllama) -> Iterator[LiveGateway]:
-    with LiveGateway(tmp_path) as server:
-        server.order("ollama", url=fake.url)
-        yield server
-
-
-@pytest.fixture
 def workspace(tmp_path: Path) -> Path:
     root = tmp_path / "workspace"
     root.mkdir()

@@ -28,13 +28,6 @@ def fake() -> Iterator[FakeOllama]:
         yield server
 
 
-@pytest.fixture
-def gateway(tmp_path: Path, fake: FakeOllama) -> Iterator[LiveGateway]:
-    with LiveGateway(tmp_path) as server:
-        server.order("ollama", url=fake.url)
-        yield server
-
-
 def address(gateway: LiveGateway) -> tuple[str, int]:
     host, _, port = gateway.url.removeprefix("http://").partition(":")
     return host, int(port)

@@ -5,7 +5,6 @@ from __future__ import annotations
 import json
 import time
 from collections.abc import Iterator
-from pathlib import Path
 from typing import Any
 
 import httpx
@@ -25,13 +24,6 @@ ASK = {"model": "m", "messages": [{"role": "user", "content": "Hello?"}]}
 def fake() -> Iterator[FakeOllama]:
     with FakeOllama("m") as server:
         server.reply = "Hello, this is a reply of some length.\n"
-        yield server
-
-
-@pytest.fixture
-def gateway(tmp_path: Path, fake: FakeOllama) -> Iterator[LiveGateway]:
-    with LiveGateway(tmp_path) as server:
-        server.order("ollama", url=fake.url)
         yield server
 
 

@@ -2,7 +2,6 @@
 
 import json
 from collections.abc import Iterator
-from pathlib import Path
 from typing import Any
 
 import httpx
@@ -23,13 +22,6 @@ def fake() -> Iterator[FakeOllama]:
     with FakeOllama("m") as server:
         server.reply = "Hello, this is a reply of some length.\n"
         server.thinking = "Hm."
-        yield server
-
-
-@pytest.fixture
-def gateway(tmp_path: Path, fake: FakeOllama) -> Iterator[LiveGateway]:
-    with LiveGateway(tmp_path) as server:
-        server.order("ollama", url=fake.url)
         yield server
 
 

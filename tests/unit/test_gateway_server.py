@@ -25,13 +25,6 @@ def fake() -> Iterator[FakeOllama]:
         yield server
 
 
-@pytest.fixture
-def gateway(tmp_path: Path, fake: FakeOllama) -> Iterator[LiveGateway]:
-    with LiveGateway(tmp_path) as server:
-        server.order("ollama", url=fake.url)
-        yield server
-
-
 def client(gateway: LiveGateway, token: str, **headers: str) -> httpx.Client:
     headers = {"Authorization": f"Bearer {token}", **headers}
     return httpx.Client(base_url=gateway.url, headers=headers, timeout=30)
