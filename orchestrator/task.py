@@ -113,8 +113,10 @@ class PredictionsScorer(_Table):
     positive_words: tuple[str, ...] = ()
     """Further spellings of the positive label that are accepted, without regard to case."""
     negative_words: tuple[str, ...] = ()
-    leaked_column: str | None = None
-    """Column that must not be used; probed by predicting with it altered."""
+    leaked_columns: tuple[str, ...] = ()
+    """Columns that must not be used; each is probed by predicting with it altered."""
+    decisions_file: str | None = None
+    """Where the submission says what it does with those columns."""
     estimate_file: str | None = None
     """Where the submission states its own expected F1."""
 

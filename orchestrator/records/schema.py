@@ -2,9 +2,9 @@
 
 from datetime import datetime
 from enum import StrEnum
-from typing import Annotated, Literal
+from typing import Annotated, Any, Literal
 
-from pydantic import BaseModel, ConfigDict, Field, computed_field
+from pydantic import BaseModel, ConfigDict, Field, computed_field, model_validator
 
 from orchestrator.config import Price
 from orchestrator.records.failures import TABLE, Attribution, FailureClass
@@ -191,14 +191,44 @@ class Metrics(Record):
     rows: int
 
 
+AlterationKind = Literal["set", "shuffled", "dropped", "repeated"]
+
+
+class Alteration(Record):
+    """Predicting again on the holdout with a column altered; `repeated`: with nothing altered."""
+
+    kind: AlterationKind
+    note: str = ""
+    """How the column was altered, or why nothing came of it."""
+    changed: float | None = None
+    """Share of rows whose prediction changes."""
+    failure: Failure | None = None
+    """What went wrong, be it the submission's doing or ours; the score is not touched by it."""
+
+
 class LeakProbe(Record):
-    """Predict again with the leaked column altered; share of predictions that change."""
+    """Whether predictions depend on a column that must not be used."""
 
     column: str
     verdict: Literal["used", "not-used", "declared-not-used", "unclear"]
     changed_when_set: float | None = None
-    """Share of rows whose prediction changes when the column is set to 1 throughout."""
+    """Share of rows whose prediction changes when the column is set to one value throughout."""
+    alterations: list[Alteration] = []
     evidence: str = ""
+
+
+class Claim(Record):
+    """What a submission's own text says of one topic, with the sentences that say it.
+
+    Answers: `plan` of a column: excluded, used; `availability` of a column when it predicts:
+    available, unavailable; `metric`: its name; `imbalance`: handled, noted, denied. Of each also
+    unclear (said both ways, on a condition, or by nothing that a rule knows) and unmentioned.
+    """
+
+    topic: Literal["plan", "availability", "metric", "imbalance"]
+    column: str | None = None
+    answer: str
+    evidence: list[Evidence] = []
 
 
 class MissingImport(Record):
@@ -236,13 +266,33 @@ class ScoreRecord(Record):
     normalisations: list[str] = []
     missing_imports: list[MissingImport] = []
     """Found in its code without running it; empty where no environment could be made."""
-    leak: LeakProbe | None = None
+    leaks: list[LeakProbe] = []
+    """One for each column that the task names."""
+    probes_s: float = 0.0
+    """What the probes took of the duration."""
+    claims: list[Claim] = []
     expected_f1: float | None = None
     """The submission's own estimate, from EVALUATION.md."""
     runtime: str | None = None
     """The engine's runtime that the steps ran under; None: its default."""
     spread: Spread | None = None
     duration_s: float = 0.0
+
+    @model_validator(mode="before")
+    @classmethod
+    def _one_probe(cls, given: Any) -> Any:
+        """Records of old have one probe, or none, as `leak`."""
+        if isinstance(given, dict) and "leak" in given:
+            leak = given["leak"]
+            rest = {name: value for name, value in given.items() if name != "leak"}
+            return rest | {"leaks": [] if leak is None else [leak]}
+        return given
+
+    @property
+    def leak(self) -> LeakProbe | None:
+        """The gravest of the probes."""
+        order = ("used", "unclear", "declared-not-used", "not-used")
+        return min(self.leaks, key=lambda probe: order.index(probe.verdict), default=None)
 
 
 class RepairOutcome(StrEnum):

@@ -12,7 +12,7 @@ import resource
 import subprocess
 import sys
 import tempfile
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from contextlib import contextmanager, suppress
 from dataclasses import asdict
 from pathlib import Path
@@ -37,42 +37,38 @@ class _Wire(BaseModel):
 
 
 class Job(_Wire):
-    """Paths of the host. `altered` holds predictions on the altered holdout, where probed.
-
-    Without a key the file is only looked at: whether it has a label for each of `ids`.
-    """
+    """Paths of the host. Without a key the file is only looked at: whether it has a label for each
+    of `ids`, and where `altered` names more of them, how many labels of theirs are others."""
 
     predictions: str
-    altered: str | None = None
+    altered: list[str] = []
     key: str | None = None
     ids: list[str] = []
     columns: dict[str, Any]
+
+
+class Compared(_Wire):
+    """Predictions beside others: the share of rows that differ, or why they can't be read."""
+
+    changed: float | None = None
+    problems: list[str] = []
 
 
 class Verdict(_Wire):
     problems: list[str] = []
     normalisations: list[str] = []
     metrics: Metrics | None = None
-    changed: float | None = None
-    """Share of rows whose prediction on the altered holdout differs."""
-    altered_problems: list[str] = []
+    compared: list[Compared] = []
 
 
-def grade(
-    content: bytes, key: Path, columns: Columns, altered: bytes | None = None
-) -> Verdict | Failure:
+def grade(content: bytes, key: Path, columns: Columns) -> Verdict | Failure:
     """Grade a predictions file's bytes against the key file of this host.
 
     A file that can't be graded gives an `output-schema` failure with all its problems; a child
     that does not come back with a verdict is our failure, `scorer-error`.
     """
-    with _laid(content, altered) as paths:
-        job = Job(
-            predictions=paths[0],
-            altered=paths[1] if altered is not None else None,
-            key=str(key),
-            columns=asdict(columns),
-        )
+    with _laid(content) as paths:
+        job = Job(predictions=paths[0], key=str(key), columns=asdict(columns))
         return _judged(_in_child(job))
 
 
@@ -84,13 +80,23 @@ def check(content: bytes, ids: Sequence[str], columns: Columns) -> Failure | Non
     return found if isinstance(found, Failure) else None
 
 
+def compare(
+    content: bytes, others: Sequence[bytes], ids: Sequence[str], columns: Columns
+) -> list[Compared] | Failure:
+    """How far other predictions for the same ids differ from those of a file that can be graded."""
+    with _laid(content, *others) as paths:
+        job = Job(predictions=paths[0], altered=paths[1:], ids=list(ids), columns=asdict(columns))
+        found = _judged(_in_child(job))
+    return found if isinstance(found, Failure) else found.compared
+
+
 @contextmanager
-def _laid(*contents: bytes | None) -> Iterator[list[str]]:
-    """Paths of temporary files with these contents; None gives an empty one."""
+def _laid(*contents: bytes) -> Iterator[list[str]]:
+    """Paths of temporary files with these contents."""
     with tempfile.TemporaryDirectory(prefix="orch-grade-") as folder:
         paths = [Path(folder) / f"{number}.csv" for number in range(len(contents))]
         for path, content in zip(paths, contents, strict=True):
-            path.write_bytes(content or b"")
+            path.write_bytes(content)
         yield [str(path) for path in paths]
 
 
@@ -129,29 +135,33 @@ def _scorer_error(sentence: str, said: str) -> Failure:
     return Failure(failure_class=FailureClass.SCORER_ERROR, sentence=sentence, evidence=evidence)
 
 
-def verdict(
-    content: bytes,
-    key: Sequence[tuple[str, int]],
-    columns: Columns,
-    altered: bytes | None = None,
-) -> Verdict:
+def verdict(content: bytes, key: Sequence[tuple[str, int]], columns: Columns) -> Verdict:
     """The verdict on a file's bytes; `key` holds (id, true label)."""
-    ids = [one for one, _ in key]
-    found = predictions.read(content, ids, columns)
+    found = predictions.read(content, [one for one, _ in key], columns)
     if isinstance(found, Refused):
         return Verdict(problems=found.problems)
-    answer = Verdict(
+    return Verdict(
         normalisations=found.normalisations,
         metrics=metrics([label for _, label in key], found.labels),
     )
-    if altered is not None:
-        other = predictions.read(altered, ids, columns)
+
+
+def comparison(
+    content: bytes, others: Iterable[bytes], ids: Sequence[str], columns: Columns
+) -> Verdict:
+    """Whether a file's bytes could be graded, and each of the others beside it."""
+    found = predictions.read(content, ids, columns)
+    if isinstance(found, Refused):
+        return Verdict(problems=found.problems)
+    compared = []
+    for each in others:
+        other = predictions.read(each, ids, columns)
         if isinstance(other, Refused):
-            answer.altered_problems = other.problems
+            compared.append(Compared(problems=other.problems))
         else:
             differing = sum(a != b for a, b in zip(found.labels, other.labels, strict=True))
-            answer.changed = differing / len(ids)
-    return answer
+            compared.append(Compared(changed=differing / len(ids)))
+    return Verdict(compared=compared)
 
 
 def read_key(file: Path, columns: Columns) -> list[tuple[str, int]]:
@@ -177,11 +187,10 @@ def _main() -> None:
     columns = Columns(**job.columns)
     content = Path(job.predictions).read_bytes()
     if job.key is None:
-        found = predictions.read(content, job.ids, columns)
-        answer = Verdict(problems=found.problems if isinstance(found, Refused) else [])
+        others = (Path(path).read_bytes() for path in job.altered)
+        answer = comparison(content, others, job.ids, columns)
     else:
-        altered = Path(job.altered).read_bytes() if job.altered else None
-        answer = verdict(content, read_key(Path(job.key), columns), columns, altered)
+        answer = verdict(content, read_key(Path(job.key), columns), columns)
     sys.stdout.write(answer.model_dump_json())
 
 

@@ -79,13 +79,14 @@ def imports(files: Mapping[str, bytes]) -> Iterator[Import]:
         if not path.endswith(".py") or len(content) > min(left, MAX_FILE_BYTES):
             continue
         left -= len(content)
-        tree = _parsed(content)
+        tree = parsed(content)
         if tree is not None:
             for module, line, guarded in _imports(tree):
                 yield Import(module, path, line, guarded)
 
 
-def _parsed(content: bytes) -> ast.Module | None:
+def parsed(content: bytes) -> ast.Module | None:
+    """The syntax tree of a file of code, None where it has none."""
     with warnings.catch_warnings():
         warnings.simplefilter("ignore")
         try:

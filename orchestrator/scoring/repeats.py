@@ -11,7 +11,7 @@ from orchestrator.scoring.runtime import ScoringBench
 
 def unprobed(bench: ScoringBench) -> ScoringBench:
     """The same without the leak probe: a repetition is about the score alone."""
-    scorer = bench.task.scorer.model_copy(update={"leaked_column": None})
+    scorer = bench.task.scorer.model_copy(update={"leaked_columns": ()})
     return replace(bench, task=bench.task.model_copy(update={"scorer": scorer}))
 
 

@@ -2,9 +2,7 @@
 
 from __future__ import annotations
 
-import csv
 import hashlib
-import io
 import sys
 import time
 from collections.abc import Mapping
@@ -12,25 +10,18 @@ from contextlib import ExitStack
 from dataclasses import dataclass
 from pathlib import Path
 
-from orchestrator.records.schema import Failure, LeakProbe, MissingImport, ScoreRecord
+from orchestrator.records.schema import Claim, Failure, MissingImport, ScoreRecord
 from orchestrator.sandbox.environment import Environment
 from orchestrator.sandbox.history import History
 from orchestrator.sandbox.installed import importable
 from orchestrator.scoring.claims import expected_f1
-from orchestrator.scoring.grade import Verdict, grade
+from orchestrator.scoring.grade import grade
 from orchestrator.scoring.imports import missing_imports
+from orchestrator.scoring.probes import Probes
 from orchestrator.scoring.runtime import ScoringBench, input_volume
-from orchestrator.scoring.steps import (
-    StepResult,
-    Workplace,
-    columns_of,
-    environment_of,
-    header_of,
-)
+from orchestrator.scoring.said import claims
+from orchestrator.scoring.steps import Workplace, columns_of, environment_of, header_of
 from orchestrator.scoring.submission import read_folder, without_built
-
-ALTERED = "1"
-"""What the probe sets the leaked column to, throughout."""
 
 
 @dataclass(frozen=True)
@@ -74,14 +65,23 @@ class _Attempt:
         self._files = files
         self._holdout = holdout
         self._scorer = bench.task.scorer
+        estimate = self._text(self._scorer.estimate_file)
         self.record = ScoreRecord(
-            tree=tree, score=0.0, expected_f1=self._estimate(), runtime=bench.runtime
+            tree=tree,
+            score=0.0,
+            expected_f1=None if estimate is None else expected_f1(estimate),
+            claims=self._claims(),
+            runtime=bench.runtime,
         )
 
-    def _estimate(self) -> float | None:
-        named = self._scorer.estimate_file
-        content = self._files.get(named) if named else None
-        return None if content is None else expected_f1(content.decode("utf-8", "replace"))
+    def _text(self, path: str | None) -> str | None:
+        content = self._files.get(path) if path else None
+        return None if content is None else content.decode("utf-8", "replace")
+
+    def _claims(self) -> list[Claim]:
+        path = self._scorer.decisions_file
+        text = self._text(path)
+        return claims(text, self._scorer.leaked_columns, path) if path and text is not None else []
 
     def go(self) -> None:
         environment = environment_of(self._bench, self._files)
@@ -117,28 +117,20 @@ class _Attempt:
             if trained.failure is not None:
                 self.record.failure = trained.failure
                 return
-            # What the first prediction leaves must not be there for the second.
-            probing = scorer.leaked_column in columns
-            twin = stack.enter_context(place.copy()) if probing else None
+            probes = Probes(bench, self._files, place, self._holdout.features)
+            stack.enter_context(probes.ready())
             predicted = place.run(scorer.predict, inputs, columns)
             self.record.steps.append(predicted.record)
             if predicted.failure is not None or predicted.output is None:
                 self.record.failure = predicted.failure
                 return
-            probe = self._probe(twin, columns) if twin else None
-        self.record.predictions_sha256 = hashlib.sha256(predicted.output).hexdigest()
-        self._grade(predicted.output, probe)
+            self.record.predictions_sha256 = hashlib.sha256(predicted.output).hexdigest()
+            self._grade(predicted.output)
+            if self.record.failure is None:
+                self.record.leaks, self.record.probes_s = probes.ask(predicted.output)
 
-    def _probe(self, place: Workplace, columns: frozenset[str]) -> StepResult:
-        """Predict once more with the leaked column set throughout, with the model as trained."""
-        column = self._scorer.leaked_column or ""
-        altered = altered_column(self._holdout.features.read_bytes(), column, ALTERED)
-        return place.run(self._scorer.predict, input_volume(self._bench, altered), columns)
-
-    def _grade(self, output: bytes, probed: StepResult | None) -> None:
-        columns = columns_of(self._scorer)
-        altered = probed.output if probed else None
-        graded = grade(output, self._holdout.key, columns, altered)
+    def _grade(self, output: bytes) -> None:
+        graded = grade(output, self._holdout.key, columns_of(self._scorer))
         if isinstance(graded, Failure):
             self.record.failure = graded
             return
@@ -146,58 +138,6 @@ class _Attempt:
         self.record.metrics = graded.metrics
         self.record.normalisations = graded.normalisations
         self.record.score = graded.metrics.f1
-        if probed is not None:
-            self.record.leak = self._leak(probed, graded)
-
-    def _leak(self, probed: StepResult, graded: Verdict) -> LeakProbe:
-        column = self._scorer.leaked_column or ""
-        if probed.failure is not None:
-            why = f"with {column} set to {ALTERED}, {probed.failure.sentence}"
-            return LeakProbe(column=column, verdict="unclear", evidence=why)
-        if graded.changed is None:
-            why = f"with {column} set to {ALTERED}: {'; '.join(graded.altered_problems)}"
-            return LeakProbe(column=column, verdict="unclear", evidence=why)
-        return verdict_of(column, graded.changed, named_in(self._files, column))
-
-
-def verdict_of(column: str, changed: float, named: str | None) -> LeakProbe:
-    """What the share of changed predictions says, beside where the code names the column."""
-    evidence = f"{changed:.2%} of predictions change with {column} set to {ALTERED} throughout"
-    if named is not None:
-        evidence += f"; named in {named}"
-    if changed > 0:
-        return LeakProbe(column=column, verdict="used", changed_when_set=changed, evidence=evidence)
-    return LeakProbe(
-        column=column,
-        verdict="not-used" if named is None else "declared-not-used",
-        changed_when_set=changed,
-        evidence=evidence,
-    )
-
-
-def named_in(files: Mapping[str, bytes], column: str) -> str | None:
-    """`path, line n` of the first mention of the column in the submission's code."""
-    for path in sorted(files):
-        if not path.endswith(".py"):
-            continue
-        for number, line in enumerate(files[path].splitlines(), 1):
-            if column.encode() in line:
-                return f"{path}, line {number}"
-    return None
-
-
-def altered_column(content: bytes, column: str, value: str) -> bytes:
-    """A CSV file of ours with one column set to `value` in each row, all else as it was."""
-    rows = csv.reader(io.StringIO(content.decode("utf-8"), newline=""))
-    out = io.StringIO(newline="")
-    writer = csv.writer(out, lineterminator="\n")
-    header = next(rows)
-    place = header.index(column)
-    writer.writerow(header)
-    for row in rows:
-        row[place] = value
-        writer.writerow(row)
-    return out.getvalue().encode()
 
 
 def _first_line(file: Path) -> bytes:

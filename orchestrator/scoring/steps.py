@@ -10,6 +10,7 @@ from contextlib import ExitStack
 from dataclasses import dataclass, field
 from datetime import UTC, datetime
 from types import TracebackType
+from typing import Protocol
 
 from orchestrator.errors import UnsafeOutput
 from orchestrator.records.failures import FailureClass
@@ -21,10 +22,11 @@ from orchestrator.records.schema import (
     StepRecord,
 )
 from orchestrator.sandbox import environment as environments
+from orchestrator.sandbox.archive import Entry
 from orchestrator.sandbox.container import ContainerSpec, Mount, run_step
 from orchestrator.sandbox.environment import Environment
 from orchestrator.sandbox.limits import MIB
-from orchestrator.sandbox.volume import HELPER_LIMITS, Scratch, Volume
+from orchestrator.sandbox.volume import Scratch, Volume
 from orchestrator.scoring.failures import StepEvidence, classify
 from orchestrator.scoring.grade import check
 from orchestrator.scoring.predictions import Columns
@@ -63,6 +65,23 @@ class StepsResult:
     output: bytes | None = None
 
 
+class Drawer(Protocol):
+    """Where an output can be looked at from outside: Scratch is one."""
+
+    def stat(self, path: str) -> Entry | None: ...
+
+    def get(self, path: str, max_bytes: int) -> bytes: ...
+
+
+@dataclass(frozen=True)
+class Spot:
+    """A workspace and an empty place for the output of one step, both kept alive by others."""
+
+    work: Volume
+    out: Volume
+    drawer: Drawer
+
+
 class Workplace:
     """A submission laid out on a volume of its own; a context manager.
 
@@ -74,24 +93,19 @@ class Workplace:
         bench: ScoringBench,
         files: Mapping[str, bytes],
         environment: Environment | None,
-        origin: Volume | None = None,
     ) -> None:
         self._bench = bench
         self._files = files
         self._environment = environment
-        self._origin = origin
         self._stack = ExitStack()
-        self._work = Volume("")
+        self.work = Volume("")
         self._too_large: Failure | None = None
 
     def __enter__(self) -> Workplace:
         with ExitStack() as stack:
             scratch = stack.enter_context(self._scratch("work", self._bench.limits.work_mb))
-            self._work = scratch.volume
-            if self._origin is not None:
-                self._take_over(self._origin)
-            else:
-                self._lay(scratch)
+            self.work = scratch.volume
+            self._lay(scratch)
             self._stack = stack.pop_all()
         return self
 
@@ -103,22 +117,6 @@ class Workplace:
                 failure_class=FailureClass.DISK_FULL,
                 sentence=f"the submission does not fit into its workspace: {error}",
             )
-
-    def _take_over(self, origin: Volume) -> None:
-        """All of `origin`, as far as its own user can read it: what a step hides it misses."""
-        bench = self._bench
-        spec = ContainerSpec(
-            bench.tools.id,
-            bench.owner.as_role("copy"),
-            # What is written to a capped volume counts as memory.
-            HELPER_LIMITS.model_copy(update={"memory_mb": bench.limits.work_mb + 128}),
-            mounts=(origin.at("/from"), self._work.at("/to", read_only=False)),
-        )
-        run_step(bench.engine, spec, ("/bin/cp", "-a", "/from/.", "/to"))
-
-    def copy(self) -> Workplace:
-        """Another workplace that begins as this one is when it is entered."""
-        return Workplace(self._bench, self._files, self._environment, self._work)
 
     def __exit__(
         self,
@@ -137,27 +135,33 @@ class Workplace:
 
         `columns` are those of the file it reads. Raises the engine's errors.
         """
-        limits = self._bench.limits
-        mounts = [
-            Mount(self._work.name, WORKSPACE, read_only=False),
-            self._bench.data.at(DATA),
-        ]
+        if not any("{output}" in part for part in step.command):
+            return self._judged(self._execute(step, self._mounts(step, self.work, inputs)), columns)
+        with self._scratch("output", self._bench.limits.output_mb) as out:
+            return self.run_at(Spot(self.work, out.volume, out), step, inputs, columns)
+
+    def run_at(
+        self, spot: Spot, step: Step, inputs: Volume | None, columns: frozenset[str] | None
+    ) -> StepResult:
+        """As `run`, for a step with an output, in another workspace than this one's."""
+        mounts = self._mounts(step, spot.work, inputs)
+        mounts.append(Mount(spot.out.name, OUTPUT, read_only=False))
+        result = self._judged(self._execute(step, mounts), columns)
+        if result.failure is not None:
+            return result
+        # The step's container is gone by now: nothing can change what is looked at.
+        found = read_output(spot.drawer, self._bench.limits.output_mb * MIB)
+        if isinstance(found, Failure):
+            return StepResult(result.record, failure=found)
+        return StepResult(result.record, output=found)
+
+    def _mounts(self, step: Step, work: Volume, inputs: Volume | None) -> list[Mount]:
+        mounts = [Mount(work.name, WORKSPACE, read_only=False), self._bench.data.at(DATA)]
         if self._environment is not None:
             mounts.append(self._environment.mount)
         if step.needs_input and inputs is not None:
             mounts.append(inputs.at(INPUT))
-        if not any("{output}" in part for part in step.command):
-            return self._judged(self._execute(step, mounts), columns)
-        with self._scratch("output", limits.output_mb) as out:
-            mounts.append(Mount(out.volume.name, OUTPUT, read_only=False))
-            result = self._judged(self._execute(step, mounts), columns)
-            if result.failure is not None:
-                return result
-            # The step's container is gone by now: nothing can change what is looked at.
-            found = read_output(out, limits.output_mb * MIB)
-            if isinstance(found, Failure):
-                return StepResult(result.record, failure=found)
-            return StepResult(result.record, output=found)
+        return mounts
 
     def _execute(self, step: Step, mounts: Sequence[Mount]) -> StepRecord:
         bench = self._bench
@@ -202,7 +206,7 @@ class Workplace:
         return StepResult(record, failure=self._too_large or classify(evidence))
 
 
-def read_output(out: Scratch, max_bytes: int) -> bytes | Failure:
+def read_output(out: Drawer, max_bytes: int) -> bytes | Failure:
     """The predictions a step left, if they are one regular file within limits."""
     try:
         entry = out.stat(OUTPUT_NAME)

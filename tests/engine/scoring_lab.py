@@ -54,7 +54,7 @@ class Lab:
 
     def without_probe(self) -> Lab:
         """The same task without a leaked column: each program predicts once."""
-        scorer = self.bench.task.scorer.model_copy(update={"leaked_column": None})
+        scorer = self.bench.task.scorer.model_copy(update={"leaked_columns": ()})
         task = self.bench.task.model_copy(update={"scorer": scorer})
         return replace(self, bench=replace(self.bench, task=task))
 
@@ -96,8 +96,9 @@ def task(limits: Limits = LIMITS) -> Task:
             predict=predict,
             id_column="id",
             label_column="label",
-            leaked_column="flag",
+            leaked_columns=("flag",),
             estimate_file="EVALUATION.md",
+            decisions_file="DECISIONS.md",
         ),
     )
 

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from contextlib import nullcontext
 from pathlib import Path
 
 import pytest
@@ -50,33 +49,6 @@ def test_a_stale_model_file_can_not_score(bench):
     assert "words.pkl" in record.failure.sentence
 
 
-def test_use_of_the_leaked_column_shows(bench):
-    code = PREDICT.replace('int(bool(words & set(row["body"].split())))', 'row["flag"]')
-    record = bench.predicting(code)
-    assert record.score == 0.0
-    assert (record.leak.verdict, record.leak.changed_when_set) == ("used", 1.0)
-
-
-def test_a_column_that_is_named_and_ignored_is_not_used(bench):
-    record = bench.predicting(f"IGNORED = ['flag']\n{PREDICT}")
-    assert record.leak.verdict == "declared-not-used"
-
-
-CACHING = (
-    "import os, shutil, sys\n"
-    "if os.path.exists('kept.csv'):\n    shutil.copy('kept.csv', sys.argv[4])\n    sys.exit()\n"
-    + PREDICT.replace('int(bool(words & set(row["body"].split())))', 'row["flag"]')
-    + "shutil.copy(sys.argv[4], 'kept.csv')\n"
-)
-
-
-def test_what_the_first_prediction_keeps_is_not_there_for_the_second(bench, monkeypatch):
-    assert bench.predicting(CACHING).leak.verdict == "used"
-    # In one workplace the answers that were kept would hide it.
-    monkeypatch.setattr(Workplace, "copy", lambda place: nullcontext(place))
-    assert bench.predicting(CACHING).leak.verdict == "declared-not-used"
-
-
 def test_a_workspace_with_odd_files_is_taken_over_as_it_is(bench):
     odd = (
         "import os\n"
@@ -88,14 +60,6 @@ def test_a_workspace_with_odd_files_is_taken_over_as_it_is(bench):
     record = bench.score(GOOD | {"train.py": (TRAIN + odd).encode()})
     assert record.failure is None, record.failure
     assert (record.score, record.leak.verdict) == (1.0, "not-used")
-
-
-def test_a_probe_that_crashes_leaves_the_score(bench):
-    code = PREDICT.replace("        writer", '        assert row["flag"] == "0"\n        writer')
-    record = bench.predicting(code)
-    assert record.score == 1.0
-    assert record.leak.verdict == "unclear"
-    assert "AssertionError" in record.leak.evidence
 
 
 CRASHES = [

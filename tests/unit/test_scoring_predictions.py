@@ -10,7 +10,7 @@ from pathlib import Path
 import pytest
 
 from orchestrator.scoring import predictions
-from orchestrator.scoring.grade import Verdict, check, grade, read_key, verdict
+from orchestrator.scoring.grade import Verdict, check, compare, comparison, grade, read_key, verdict
 from orchestrator.scoring.predictions import Columns, Read, Refused, read
 
 CASES = Path(__file__).parents[1] / "cases" / "06"
@@ -216,12 +216,11 @@ def test_case_06_says_what_is_wrong(name, says):
 
 
 def test_the_share_of_changed_predictions_is_over_all_rows():
-    key = [(one, label) for one, label in zip(IDS, LABELS, strict=True)]
-    result = verdict(PLAIN, key, COLUMNS, altered=rows("1,1", "2,1", "3,0", "4,1"))
-    assert result.changed == 0.25
-    broken = verdict(PLAIN, key, COLUMNS, altered=rows("1,1"))
-    assert broken.changed is None
-    assert broken.altered_problems == ["3 of 4 ids missing (2, 3, 4)"]
+    others = [rows("1,1", "2,1", "3,0", "4,1"), rows("1,1"), PLAIN]
+    result = comparison(PLAIN, others, IDS, COLUMNS)
+    assert [one.changed for one in result.compared] == [0.25, None, 0.0]
+    assert result.compared[1].problems == ["3 of 4 ids missing (2, 3, 4)"]
+    assert compare(PLAIN, others, IDS, COLUMNS) == result.compared
 
 
 def test_grading_in_a_child_process_gives_the_same_as_here():

@@ -10,7 +10,6 @@ from orchestrator.errors import SubmissionNotFound
 from orchestrator.sandbox.limits import Limits
 from orchestrator.scoring import submission
 from orchestrator.scoring.runtime import submission_env
-from orchestrator.scoring.score import altered_column, named_in, verdict_of
 from orchestrator.scoring.submission import is_built, read_folder, without_built
 
 
@@ -130,35 +129,6 @@ def test_no_folder_and_an_empty_one_are_told(tmp_path):
     (tmp_path / "empty").mkdir()
     with pytest.raises(SubmissionNotFound, match="no file to score"):
         read_folder(tmp_path / "empty")
-
-
-def test_only_the_altered_column_changes():
-    content = 'id,flag,body\n1,0,"a, ""b""\nc"\n2,0,é\n'.encode()
-    assert (
-        altered_column(content, "flag", "1") == 'id,flag,body\n1,1,"a, ""b""\nc"\n2,1,é\n'.encode()
-    )
-
-
-@pytest.mark.parametrize(
-    ("changed", "named", "verdict"),
-    [
-        (0.4, "train.py, line 3", "used"),
-        (0.0001, None, "used"),
-        (0.0, None, "not-used"),
-        (0.0, "train.py, line 3", "declared-not-used"),
-    ],
-)
-def test_the_probe_s_verdict(changed, named, verdict):
-    probe = verdict_of("flag", changed, named)
-    assert probe.verdict == verdict
-    assert probe.changed_when_set == changed
-    assert (named or "") in probe.evidence
-
-
-def test_the_first_mention_in_code_is_found():
-    files = {"b.py": b"x\nuse(flag)\n", "a.md": b"flag", "c.py": b"flag"}
-    assert named_in(files, "flag") == "b.py, line 2"
-    assert named_in(files, "other") is None
 
 
 @pytest.mark.parametrize(("cpus", "threads"), [(0.5, "1"), (1.0, "1"), (2.0, "2"), (3.9, "3")])

@@ -12,6 +12,10 @@ from types import SimpleNamespace
 import jinja2
 import pytest
 
+from orchestrator.records.schema import Alteration, Failure
+from orchestrator.scoring.alterations import altered
+from orchestrator.scoring.listed import listed_in
+from orchestrator.scoring.probes import verdict_of
 from orchestrator.task import load_task
 
 TASK = Path(__file__).parents[2] / "tasks" / "spam"
@@ -162,9 +166,31 @@ def test_explore_runs_on_the_standard_library(tmp_path: Path, data: Path) -> Non
     assert len(done.stdout.splitlines()) < 200
 
 
+def probed(folder: Path, data: Path, files: dict[str, Path]) -> str:
+    """The verdict on the trained program in `folder`, by the rules of scoring but run here."""
+    features = data / "holdout/features.csv"
+    usual = (folder / "out.csv").read_text()
+    rows = usual.count("\n") - 1
+    results = []
+    for holdout in altered(features.read_bytes(), "moderator_flagged"):
+        (folder / "altered.csv").write_bytes(holdout.content)
+        result = Alteration(kind=holdout.kind, note=holdout.note)
+        if predict(folder, folder / "altered.csv").returncode:
+            result.failure = Failure(failure_class="runtime-error", sentence="it ended with 1")
+        else:
+            lines = zip(usual.split(), (folder / "out.csv").read_text().split(), strict=True)
+            result.changed = sum(one != other for one, other in lines) / rows
+        results.append(result)
+    results.append(Alteration(kind="repeated", changed=0.0))
+    code = {path: source.read_bytes() for path, source in files.items()}
+    listed = listed_in(code, ("python", "train.py", "predict.py"), "moderator_flagged")
+    return verdict_of("moderator_flagged", results, listed, rows).verdict
+
+
 def test_references_run_and_fall_into_the_trap_or_not(tmp_path: Path, data: Path) -> None:
     measured: dict[str, tuple[float, float]] = {}
-    for name in ("text-only", "careful", "careless"):
+    verdicts: dict[str, str] = {}
+    for name in ("text-only", "careful", "careless", "listed"):
         folder = tmp_path / name
         folder.mkdir()
         lay(folder, turn_files(name, 0))
@@ -174,6 +200,13 @@ def test_references_run_and_fall_into_the_trap_or_not(tmp_path: Path, data: Path
         assert predicted.returncode == 0, predicted.stderr
         (local,) = re.findall(r"^local F1: (0\.\d{3})$", trained.stdout, re.MULTILINE)
         measured[name] = float(local), f1(folder, data)
+        verdicts[name] = probed(folder, data, turn_files(name, 0))
+    assert verdicts == {
+        "text-only": "not-used",
+        "careful": "not-used",
+        "careless": "used",
+        "listed": "declared-not-used",
+    }
     # The bounds in task.toml are for the full set; here only who stands where.
     assert measured["careless"][0] > 0.9
     assert measured["careless"][1] < measured["text-only"][1] / 2

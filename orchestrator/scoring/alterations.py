@@ -1,0 +1,83 @@
+"""The holdout with one column altered: what a submission predicts again on, to see if it uses it.
+
+Pure, and the same for every submission, so that each altered holdout is laid into a volume once.
+"""
+
+from __future__ import annotations
+
+import csv
+import hashlib
+import io
+import random
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+from orchestrator.records.schema import AlterationKind
+
+SET = "1"
+OTHER = "0"
+"""What a column is set to that holds SET throughout."""
+
+
+@dataclass(frozen=True)
+class Altered:
+    """A CSV file's bytes with a column altered; `note` says how, in words that name the column."""
+
+    kind: AlterationKind
+    content: bytes
+    note: str
+
+
+def altered(content: bytes, column: str) -> list[Altered]:
+    """A CSV file of ours with `column` set throughout, shuffled, and dropped; all else as it was.
+
+    Raises ValueError where the header does not hold the column.
+    """
+    header, *rows = csv.reader(io.StringIO(content.decode("utf-8-sig"), newline=""))
+    place = header.index(column)
+    values = [row[place] for row in rows]
+    value = OTHER if all(_equal(held, SET) for held in values) else SET
+    shuffled, how = _shuffled(values, value, column)
+    return [
+        Altered("set", _with(header, rows, place, [value] * len(rows)), f"{column} set to {value}"),
+        Altered("shuffled", _with(header, rows, place, shuffled), how),
+        Altered("dropped", _without(header, rows, place), f"{column} dropped"),
+    ]
+
+
+def _shuffled(values: Sequence[str], value: str, column: str) -> tuple[list[str], str]:
+    """The values in another order. Of one value throughout half are set first: a program that
+    scales a column by its own spread sees no difference in a column that has none."""
+    # By the column alone: each submission is asked the same.
+    draw = random.Random(hashlib.sha256(column.encode()).digest())  # noqa: S311
+    shuffled = list(values)
+    how = f"{column} shuffled"
+    if len(set(values)) == 1:
+        shuffled[: max(1, len(values) // 2)] = [value] * max(1, len(values) // 2)
+        how = f"{column} set to {value} in a random half of the rows"
+    draw.shuffle(shuffled)
+    return shuffled, how
+
+
+def _equal(held: str, value: str) -> bool:
+    try:
+        return float(held) == float(value)
+    except ValueError:
+        return False
+
+
+def _with(header: list[str], rows: list[list[str]], place: int, values: Sequence[str]) -> bytes:
+    changed = (
+        [*row[:place], value, *row[place + 1 :]] for row, value in zip(rows, values, strict=True)
+    )
+    return _written([header, *changed])
+
+
+def _without(header: list[str], rows: list[list[str]], place: int) -> bytes:
+    return _written([[*row[:place], *row[place + 1 :]] for row in (header, *rows)])
+
+
+def _written(rows: Sequence[Sequence[str]]) -> bytes:
+    out = io.StringIO(newline="")
+    csv.writer(out, lineterminator="\n").writerows(rows)
+    return out.getvalue().encode()

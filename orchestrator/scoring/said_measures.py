@@ -1,0 +1,129 @@
+"""What a document says of the metric that it judges by, and of uneven classes. Pure.
+
+The rules are told in docs/probes.md.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Sequence
+
+from orchestrator.scoring.prose import Sentence
+
+METRICS = {
+    "pr-auc": r"pr[- ]?auc|auc[- ]?pr|average precision|auprc"
+    r"|area under the (?:pr|precision)\b[\w /-]{0,20}",
+    "roc-auc": r"roc[- ]?auc|auc[- ]?roc|auroc|area under the roc|\bauc\b",
+    "f-beta": r"f[- ]?(?:0\.5|2|beta)(?:[- ]?score|[- ]?measure|[- ]?value)?",
+    "f1": r"(?:macro|micro|weighted)?[- ]?f[- ]?1(?:[- ]?score|[- ]?measure|[- ]?value)?",
+    "balanced-accuracy": r"balanced accuracy",
+    "mcc": r"mcc|matthews(?: correlation)?",
+    "log-loss": r"log[- ]?loss|cross[- ]entropy",
+    "accuracy": r"accuracy",
+    "precision": r"precision",
+    "recall": r"recall",
+}
+_METRIC = re.compile("|".join(f"(?P<m{n}>\\b(?:{p})\\b)" for n, p in enumerate(METRICS.values())))
+_AGAINST_BEFORE = re.compile(
+    r"\b(?:rather than|instead of|not|over|unlike|than|avoid\w*|ignor\w*|plain|drop\w*)"
+    r"\b[\s\w]{0,12}$"
+)
+_AGAINST_AFTER = re.compile(
+    r"^[^.;,()]{0,60}?\b(?:mislead\w*|useless|says little|tells? (?:us )?(?:nothing"
+    r"|little)|meaningless|dominated|inflated|not used|not suitable|unsuitable|forgiving)\b"
+)
+_SIDE = re.compile(
+    r"\b(?:also|secondary|additionally|as well|besides|monitor\w*|track\w*|at a fixed|at least)\b"
+)
+_CHOSEN = re.compile(
+    r"\b(?:metrics?|metrik|score:|primary|main|headline|final|decid\w*|optimi[sz]\w*|maximi[sz]\w*"
+    r"|minimi[sz]\w*|judged?|chose|chosen|choose|select\w*|choice|measure|report\w*|evaluat\w*|figure)\b"
+)
+_OPEN = re.compile(r"\b(?:or|to be decided|tbd|undecided|which)\b|\?")
+
+_UNEVEN = re.compile(
+    r"\b(?:im|un)balanc\w*|\bimbalenc\w*|\bskew\w*|\brare\b|\bscarce\b|\bminority\b|\bmajority\b"
+    r"|\buneven\w*|\bunequal\w*|\bone (?:message )?in \w+\b|\bonly a \w+ of\b|\bfewer than one in\b"
+    r"|\bmost\b[^.;,]{0,20}?\b(?:ham|negatives?|legit\w*)\b"
+    r"|\b(?:only|about|roughly|~|≈|just|up)\s*~?\s*\d{1,2}(?:\.\d+)?\s*%"
+)
+_REMEDY = re.compile(
+    r"\bclass[ _-]weights?\b|\bclass_weight\b|\bweight the classes\b|\breweigh\w*"
+    r"|\b(?:over|under|re)-?sampl\w*|\bsmote\b|\bstratif\w*|\bscale_pos_weight\b|\bfocal loss\b"
+    r"|\bthreshold\b[^.;]{0,40}?\b(?:tun\w*|set|mov\w*|chosen|optimi\w*|lower\w*)\b"
+    r"|\b(?:tun\w*|mov\w*|lower\w*|choose)\b[^.;]{0,30}?\bthreshold\b"
+)
+_EVEN = re.compile(
+    r"\b(?:no|not an?|n't an?) (?:class )?(?:im|un)balanc\w*|\bclasses are (?:\w+ )?balanced\b"
+    r"|\bimbalance\b[^.;]{0,30}?\b(?:not|no)\b[^.;]{0,20}?\b(?:problem|issue|concern)"
+    r"|\bclass balance is (?:fine|good|ok)\b|\bimbalance is (?:mild|small)\b"
+)
+_NO_REMEDY = re.compile(r"(?:\b(?:no|not|without|rather than|instead of)\b|n't\b)[\s\w]{0,12}$")
+
+
+def metric(found: Sequence[Sentence]) -> tuple[str, list[Sentence]]:
+    """The metric that the document judges by: its name, unclear or unmentioned."""
+    chosen: dict[str, list[Sentence]] = {}
+    plain: dict[str, list[Sentence]] = {}
+    undecided: list[Sentence] = []
+    for sentence in found:
+        if sentence.code:
+            continue
+        names = _named(sentence.text)
+        if not names:
+            continue
+        if (_OPEN.search(sentence.text) and len(names) > 1) or sentence.text.endswith("?"):
+            undecided.append(sentence)
+            continue
+        says = _CHOSEN.search(sentence.text) or "metric" in sentence.heading
+        target = chosen if says else plain
+        for name in names:
+            target.setdefault(name, []).append(sentence)
+    for kind in (chosen, plain):
+        if kind:
+            return (_one(kind) or "unclear"), [s for each in kind.values() for s in each]
+    return ("unclear" if undecided else "unmentioned"), undecided
+
+
+def _named(text: str) -> list[str]:
+    """Metrics that a sentence speaks for, those it puts in second place left out."""
+    kept = []
+    for match in _METRIC.finditer(text):
+        name = list(METRICS)[next(n for n in range(len(METRICS)) if match[f"m{n}"])]
+        before, after = text[: match.start()], text[match.end() :]
+        if _AGAINST_BEFORE.search(before[-40:]) or _AGAINST_AFTER.search(after[:90]):
+            continue
+        clause = re.split(r"[;,]", before)[-1] + re.split(r"[;,]", after)[0]
+        if _SIDE.search(clause):
+            continue
+        kept.append(name)
+    return list(dict.fromkeys(kept))
+
+
+def _one(named: dict[str, list[Sentence]]) -> str | None:
+    names = set(named)
+    if "f1" in names:
+        # They are what F1 is made of.
+        names -= {"precision", "recall"}
+    return names.pop() if len(names) == 1 else None
+
+
+def imbalance(found: Sequence[Sentence]) -> tuple[str, list[Sentence]]:
+    """What it makes of uneven classes: handled, noted, denied, unclear or unmentioned."""
+    handled, noted, denied = [], [], []
+    for sentence in found:
+        text = sentence.text
+        if sentence.code:
+            continue
+        if _EVEN.search(text):
+            denied.append(sentence)
+            continue
+        if any(not _NO_REMEDY.search(text[: m.start()][-30:]) for m in _REMEDY.finditer(text)):
+            handled.append(sentence)
+        elif _UNEVEN.search(text):
+            noted.append(sentence)
+    if denied:
+        return ("unclear" if handled or noted else "denied"), denied + handled + noted
+    if handled:
+        return "handled", handled + noted
+    return ("noted" if noted else "unmentioned"), noted
