@@ -13,6 +13,7 @@ from pydantic import BaseModel, ConfigDict
 from orchestrator.records.failures import TABLE, Attribution, FailureClass
 from orchestrator.records.schema import (
     AgentStage,
+    Claim,
     Failure,
     LeakProbe,
     Metrics,
@@ -29,6 +30,7 @@ from orchestrator.records.schema import (
     Usage,
 )
 from orchestrator.records.store import TrialStore
+from orchestrator.report.said_done import Crossing, SaidDone, counted, crossings
 
 GIB = 1 << 30
 
@@ -92,6 +94,11 @@ class RunView(_View):
     estimate_error: float | None
     """Own estimate minus truth; positive is too hopeful."""
     leak: LeakProbe | None
+    """The gravest of `leaks`."""
+    leaks: list[LeakProbe]
+    claims: list[Claim]
+    """What its text says of those columns, of the metric and of uneven classes."""
+    said_done: list[Crossing]
     missing_imports: list[MissingImport]
     """In the code and provided by nothing that is declared; see the failure they cause."""
     spread: Spread | None
@@ -144,6 +151,8 @@ class ModelView(_View):
     """Outcomes of the repair turns of valid runs; every outcome has its count."""
     leak: dict[str, int]
     """Verdict of the leak probe → number of valid runs."""
+    said_done: dict[SaidDone, int]
+    """What is said beside what is done → number of columns probed in valid runs."""
     usage: Usage
     """All runs that began, also those in no denominator: what the trial used."""
     duration_s: float
@@ -235,6 +244,9 @@ def _run_view(spec: RunSpec, record: RunRecord | None) -> RunView:
         expected_f1=expected,
         estimate_error=None if f1 is None or expected is None else expected - f1,
         leak=score.leak if score else None,
+        leaks=score.leaks if score else [],
+        claims=score.claims if score else [],
+        said_done=crossings(score),
         missing_imports=score.missing_imports if score else [],
         spread=score.spread if score else None,
         repairs=[repair.outcome for repair in record.repairs],
@@ -329,6 +341,7 @@ def _model_view(model: str, known: ModelRecord | None, runs: list[RunView]) -> M
             outcome: sum(run.repairs.count(outcome) for run in valid) for outcome in RepairOutcome
         },
         leak=_leak_counts(valid),
+        said_done=counted(crossing for run in valid for crossing in run.said_done),
         usage=sum((run.usage for run in runs), Usage()),
         duration_s=sum(run.duration_s for run in runs),
         runs=runs,

@@ -16,9 +16,10 @@ from rich.text import Text
 
 from orchestrator.records.failures import TABLE, FailureClass
 from orchestrator.records.schema import ScoreRecord
-from orchestrator.report import spread
+from orchestrator.report import leaks, spread
 from orchestrator.report.imports import import_lines
 from orchestrator.report.inert import inert
+from orchestrator.report.said_done import DONE_WORDS, cells, score_lines
 from orchestrator.report.summary import ModelView, Outcome, RunView, TrialSummary
 
 WIDE = 110
@@ -34,12 +35,6 @@ _STYLE = {
     Outcome.RUNNING: "cyan",
     Outcome.INTERRUPTED: "yellow",
     Outcome.NOT_STARTED: "dim",
-}
-_LEAK_WORDS = {
-    "used": "used",
-    "not-used": "not used",
-    "declared-not-used": "not used",
-    "unclear": "unclear",
 }
 
 
@@ -93,11 +88,7 @@ def print_score(record: ScoreRecord, to: Console | None = None) -> None:
         _print_lines(lines, to)
     if record.spread:
         _print_lines([spread.words(record.spread)], to)
-    if record.leak:
-        _print_lines(
-            [f"leaked column {inert(record.leak.column, 60)}: {_LEAK_WORDS[record.leak.verdict]}"],
-            to,
-        )
+    _print_lines(score_lines(record), to)
     _print_lines([inert(note) for note in record.normalisations], to)
     for step in record.steps:
         peak = "" if step.peak_memory_bytes is None else f", {step.peak_memory_bytes >> 20} MiB"
@@ -115,6 +106,9 @@ def render(summary: TrialSummary, console: Console) -> None:
     console.print(_behaviour(summary, wide))
     console.print()
     console.print(_runs(summary, wide))
+    if any(model.said_done for model in summary.models):
+        console.print()
+        console.print(_said_done(summary, wide))
     _print_failures(summary, console)
     _print_remarks(summary, console)
 
@@ -276,7 +270,7 @@ def _behaviour(summary: TrialSummary, wide: bool) -> Table:
 def _leak(model: ModelView) -> str:
     words: dict[str, int] = {}
     for verdict, n in model.leak.items():
-        words[_LEAK_WORDS[verdict]] = words.get(_LEAK_WORDS[verdict], 0) + n
+        words[DONE_WORDS[verdict]] = words.get(DONE_WORDS[verdict], 0) + n
     return ", ".join(f"{word} {n}/{model.valid}" for word, n in words.items()) or "-"
 
 
@@ -295,6 +289,21 @@ def _runs(summary: TrialSummary, wide: bool) -> Table:
     return table
 
 
+def _said_done(summary: TrialSummary, wide: bool) -> Table:
+    """Said and done of each column in each valid run, below the counts of its model."""
+    table = _table(wide)
+    for header in ("run", "column", "said", "known when\npredicting", "done", "said and done"):
+        table.add_column(header, justify="right" if header == "run" else "left")
+    for model in summary.models:
+        if model.said_done:
+            counts = ", ".join(f"{word.value} {n}" for word, n in model.said_done.items())
+            table.add_row("", _Name(model.model, style="bold"), "", "", "", Text(counts, "bold"))
+        for run in model.runs:
+            for crossing in run.said_done if run.outcome.valid else []:
+                table.add_row(_ordinal(run), *map(Text, cells(crossing)))
+    return table
+
+
 def _run_row(run: RunView, wide: bool) -> list[Text]:
     result = run.outcome.value
     if run.failure and run.outcome in (Outcome.FAILED, Outcome.HARNESS, Outcome.TASK):
@@ -309,7 +318,7 @@ def _run_row(run: RunView, wide: bool) -> list[Text]:
         Text(inert(result, 60), style=_STYLE[run.outcome]),
         Text(_score(run.score)),
         Text(_score(run.expected_f1)),
-        Text(_LEAK_WORDS[run.leak.verdict] if run.leak else "-"),
+        Text(DONE_WORDS[run.leak.verdict] if run.leak else "-"),
         Text(", ".join(run.repairs) or "-"),
     ]
     if wide:
@@ -387,7 +396,7 @@ def _print_lines(lines: Iterable[str], console: Console, indent: int = 2) -> Non
 
 
 def _print_remarks(summary: TrialSummary, console: Console) -> None:
-    remarks = [*spread.remarks(summary), *_leak_remarks(summary), *_notes(summary)]
+    remarks = [*spread.remarks(summary), *leaks.remarks(summary), *_notes(summary)]
     most = max((model.valid for model in summary.models), default=0)
     if 0 < most < FEW_RUNS:
         remarks.append(
@@ -397,19 +406,6 @@ def _print_remarks(summary: TrialSummary, console: Console) -> None:
     if remarks:
         console.print()
     _print_lines(remarks, console, indent=0)
-
-
-def _leak_remarks(summary: TrialSummary) -> list[str]:
-    remarks = []
-    for model in summary.models:
-        probes = [run.leak for run in model.runs if run.outcome.valid and run.leak]
-        used = sum(probe.verdict == "used" for probe in probes)
-        if used:
-            remarks.append(
-                f"Leak: {inert(model.model, 120)} used {inert(probes[0].column, 60)}, which is not "
-                f"known when the program must decide, in {used} of {len(probes)} probed runs."
-            )
-    return remarks
 
 
 def _notes(summary: TrialSummary) -> list[str]:

@@ -198,8 +198,10 @@ def _split(held: list[tuple[int, str]]) -> Iterator[tuple[int, str]]:
         at += len(line) + 1
     begin, where = 0, 0
     for end in [*_ends(text), len(text)]:
-        piece = text[begin:end].strip()
-        while where + 1 < len(starts) and starts[where + 1][0] <= begin:
+        piece = text[begin:end].lstrip()
+        first = end - len(piece)
+        piece = piece.rstrip()
+        while where + 1 < len(starts) and starts[where + 1][0] <= first:
             where += 1
         for start in range(0, len(piece), MAX_SENTENCE):
             yield starts[where][1], piece[start : start + MAX_SENTENCE]

@@ -128,7 +128,8 @@ def relevant(found: Sequence[Sentence], name: re.Pattern[str]) -> Iterator[tuple
 def column_pattern(column: str) -> re.Pattern[str]:
     """A column's name as people write it: with spaces or hyphens for its underscores too."""
     parts = [re.escape(part) for part in re.split(r"[_\W]+", column.lower()) if part]
-    return re.compile(rf"(?<!\w){'[ _-]?'.join(parts)}(?!\w)")
+    # What has no letter has no name that a text could mention.
+    return re.compile(rf"(?<!\w){'[ _-]?'.join(parts)}(?!\w)" if parts else r"(?!)")
 
 
 def plans(about: Sequence[tuple[Sentence, bool]], name: re.Pattern[str]) -> list[Finding]:
