@@ -120,6 +120,15 @@ class PredictionsScorer(_Table):
     estimate_file: str | None = None
     """Where the submission states its own expected F1."""
 
+    @model_validator(mode="after")
+    def _probed_apart(self) -> PredictionsScorer:
+        named = self.leaked_columns
+        if "" in named or len(set(named)) != len(named):
+            raise ValueError("leaked_columns: each needs a name, and is named once")
+        if self.id_column in named:
+            raise ValueError(f"leaked_columns names the id column {self.id_column!r}")
+        return self
+
 
 class Defaults(_Table):
     """What a trial uses where the user says nothing."""

@@ -31,30 +31,36 @@ class Altered:
 def altered(content: bytes, column: str) -> list[Altered]:
     """A CSV file of ours with `column` set throughout, shuffled, and dropped; all else as it was.
 
-    Raises ValueError where the header does not hold the column.
+    A column that the file does not hold is added at the end, and there is nothing to drop.
     """
     header, *rows = csv.reader(io.StringIO(content.decode("utf-8-sig"), newline=""))
+    added = column not in header
+    if added:
+        header, rows = [*header, column], [[*row, OTHER] for row in rows]
     place = header.index(column)
     values = [row[place] for row in rows]
     value = OTHER if all(_equal(held, SET) for held in values) else SET
     shuffled, how = _shuffled(values, value, column)
-    return [
-        Altered("set", _with(header, rows, place, [value] * len(rows)), f"{column} set to {value}"),
-        Altered("shuffled", _with(header, rows, place, shuffled), how),
-        Altered("dropped", _without(header, rows, place), f"{column} dropped"),
+    what = f"{column} added and" if added else column
+    made = [
+        Altered("set", _with(header, rows, place, [value] * len(rows)), f"{what} set to {value}"),
+        Altered("shuffled", _with(header, rows, place, shuffled), f"{what} {how}"),
     ]
+    if not added:
+        made.append(Altered("dropped", _without(header, rows, place), f"{column} dropped"))
+    return made
 
 
 def _shuffled(values: Sequence[str], value: str, column: str) -> tuple[list[str], str]:
-    """The values in another order. Of one value throughout half are set first: a program that
-    scales a column by its own spread sees no difference in a column that has none."""
+    """The values in another order, and how. Of one value throughout half are set first: a program
+    that scales a column by its own spread sees no difference in a column that has none."""
     # By the column alone: each submission is asked the same.
     draw = random.Random(hashlib.sha256(column.encode()).digest())  # noqa: S311
     shuffled = list(values)
-    how = f"{column} shuffled"
+    how = "shuffled"
     if len(set(values)) == 1:
         shuffled[: max(1, len(values) // 2)] = [value] * max(1, len(values) // 2)
-        how = f"{column} set to {value} in a random half of the rows"
+        how = f"set to {value} in a random half of the rows"
     draw.shuffle(shuffled)
     return shuffled, how
 

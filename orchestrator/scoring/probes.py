@@ -13,7 +13,7 @@ from math import sqrt
 from pathlib import Path
 
 from orchestrator.errors import EngineError, ImageMissing, NotEnoughSpace
-from orchestrator.records.failures import FailureClass
+from orchestrator.records.failures import Attribution, FailureClass
 from orchestrator.records.schema import Alteration, AlterationKind, Failure, LeakProbe
 from orchestrator.scoring.alterations import Altered, altered
 from orchestrator.scoring.grade import SOURCE, compare
@@ -24,6 +24,9 @@ from orchestrator.scoring.twin import Twin
 
 _OURS = (EngineError, ImageMissing, NotEnoughSpace)
 _KINDS: tuple[AlterationKind, ...] = ("set", "shuffled", "dropped")
+_REPEATS = 2
+"""Predictions with nothing altered, where any changed: what differs by chance may not differ once.
+"""
 _NOT_PREDICTED = "the submission did not predict"
 
 
@@ -49,7 +52,7 @@ class Probes:
         if not columns:
             yield self
             return
-        twin = Twin(self._bench, self._place, len(_KINDS) * len(columns) + 1)
+        twin = Twin(self._bench, self._place, len(_KINDS) * len(columns) + _REPEATS)
         try:
             self._twin = twin.__enter__()
         except _OURS as error:
@@ -82,22 +85,18 @@ class Probes:
                 return [(None, found)] * len(outputs)
             return [(one.changed, _unread(one.problems)) for one in found]
 
-        results: dict[str, list[Alteration]] = {}
-        for column in scorer.leaked_columns:
-            if column in header_of(content):
-                results[column] = self._asked(altered(content, column), shares)
-        repeated = None
+        results = {
+            column: self._asked(altered(content, column), shares)
+            for column in scorer.leaked_columns
+        }
+        repeated: list[Alteration] = []
         if any(_moved(result) for each in results.values() for result in each):
-            (repeated,) = self._asked([Altered("repeated", content, "nothing altered")], shares)
+            again = Altered("repeated", content, "nothing altered")
+            repeated = self._asked([again] * _REPEATS, shares)
         commands = (*scorer.train.command, *scorer.predict.command)
         probes = [
-            verdict_of(
-                column,
-                results.get(column, []) + ([repeated] if repeated else []),
-                listed_in(self._files, commands, column),
-                len(ids),
-            )
-            for column in scorer.leaked_columns
+            verdict_of(column, made + repeated, listed_in(self._files, commands, column), len(ids))
+            for column, made in results.items()
         ]
         return probes, time.monotonic() - began
 
@@ -141,10 +140,10 @@ def verdict_of(
 
     Pure. `used` takes more change by other values than predicting twice on the same could give.
     """
-    by_kind = {result.kind: result for result in results}
+    by_kind = {result.kind: result for result in results if result.kind != "repeated"}
     values = [by_kind[kind] for kind in ("set", "shuffled") if kind in by_kind]
-    dropped, repeated = by_kind.get("dropped"), by_kind.get("repeated")
-    noise = repeated.changed if repeated else 0.0
+    dropped = by_kind.get("dropped")
+    noise = _noise([result for result in results if result.kind == "repeated"])
     listed_too = f"; the code lists it in {listed}" if listed else ""
 
     def probe(verdict: str, why: str) -> LeakProbe:
@@ -158,8 +157,6 @@ def verdict_of(
             }
         )
 
-    if not results:
-        return probe("unclear", f"the holdout has no column {column}")
     moved = [result for result in values if _moved(result)]
     if moved:
         most = max(moved, key=lambda result: result.changed or 0.0)
@@ -175,12 +172,18 @@ def verdict_of(
         return probe("unclear", "; ".join(_went(result) for result in lacking))
     same = "no prediction changes with other values of it"
     if dropped is not None and dropped.failure is not None:
-        if dropped.failure.attribution.value == "harness":
+        if dropped.failure.attribution is Attribution.HARNESS:
             return probe("declared-not-used" if listed else "not-used", same)
         return probe("declared-not-used", f"{same}; {_went(dropped)}")
     if dropped is not None and _moved(dropped) and (dropped.changed or 0.0) > bound(noise, rows):
         return probe("unclear", f"{same}, but {dropped.changed:.2%} do with {dropped.note}")
     return probe("declared-not-used" if listed else "not-used", same)
+
+
+def _noise(repeated: Sequence[Alteration]) -> float | None:
+    """The largest share that changes with nothing altered; None where one of them failed."""
+    shares = [result.changed for result in repeated if result.changed is not None]
+    return max(shares, default=0.0) if len(shares) == len(repeated) else None
 
 
 def bound(noise: float | None, rows: int) -> float:

@@ -29,6 +29,7 @@ def test_use_of_the_column_shows_and_a_crash_without_it_fails_nothing(bench):
     assert (record.score, record.leak.verdict) == (0.0, "used")
     by_kind = {one.kind: one for one in record.leak.alterations}
     assert list(by_kind) == ["set", "shuffled", "dropped", "repeated"]
+    assert len(record.leak.alterations) == 5
     assert (by_kind["set"].changed, by_kind["shuffled"].changed) == (1.0, 0.5)
     assert by_kind["repeated"].changed == 0.0
     assert by_kind["dropped"].failure.failure_class is C.INPUT_SCHEMA
@@ -60,7 +61,7 @@ KEEPING = (
 def test_what_one_prediction_keeps_is_not_there_for_another(bench, monkeypatch):
     record = bench.predicting(KEEPING)
     assert record.leak.verdict == "used"
-    assert [one.changed for one in record.leak.alterations] == [1.0, 0.5, None, 0.0]
+    assert [one.changed for one in record.leak.alterations] == [1.0, 0.5, None, 0.0, 0.0]
 
     def in_one_workplace(twin, number, step, inputs, columns):
         return twin._place.run(step, inputs, columns)

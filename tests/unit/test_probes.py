@@ -57,6 +57,13 @@ def test_a_column_of_one_value_is_mixed_since_shuffling_it_would_alter_nothing()
     assert mixed.note == "flag set to 1 in a random half of the rows"
 
 
+def test_a_column_that_is_withheld_is_added() -> None:
+    put, mixed = altered(table(["0"] * 4), "other")
+    assert (put.note, column(put.content, "other")) == ("other added and set to 1", ["1"] * 4)
+    assert sorted(column(mixed.content, "other")) == ["0", "0", "1", "1"]
+    assert column(mixed.content, "body") == column(table(["0"] * 4), "body")
+
+
 def test_shuffling_moves_values() -> None:
     values = [str(n) for n in range(50)]
     _, shuffled, _ = altered(table(values), "flag")
@@ -71,9 +78,9 @@ def results(
     put: float | Failure | None,
     shuffled: float | Failure | None,
     dropped: float | Failure | None,
-    repeated: float | Failure | None = None,
+    *repeated: float | Failure,
 ) -> list[Alteration]:
-    asked = {"set": put, "shuffled": shuffled, "dropped": dropped, "repeated": repeated}
+    kinds = ("set", "shuffled", "dropped", "repeated", "repeated")
     return [
         Alteration(
             kind=kind,
@@ -81,7 +88,7 @@ def results(
             changed=None if isinstance(got, Failure) else got,
             failure=got if isinstance(got, Failure) else None,
         )
-        for kind, got in asked.items()
+        for kind, got in zip(kinds, (put, shuffled, dropped, *repeated), strict=False)
         if got is not None
     ]
 
@@ -102,10 +109,15 @@ def results(
         (results(OURS, OURS, OURS), None, "unclear", "could not be made"),
         (results(0.3, 0.3, 0.0, 0.28), None, "unclear", "28.00% with nothing altered"),
         (results(0.9, 0.3, 0.0, 0.2), None, "used", "(20.00% with nothing altered)"),
+        (results(0.5, 0.5, 0.0, 0.0, 0.5), None, "unclear", "50.00% with nothing altered"),
         (results(0.3, 0.3, 0.0, OURS), None, "unclear", "is not known"),
+        (results(0.3, 0.3, 0.0, 0.0, OURS), None, "unclear", "is not known"),
         (results(0.002, 0.0, 0.0, 0.0), None, "unclear", "too few to tell"),
         (results(0.005, 0.0, 0.0, 0.0), None, "used", "0.50%"),
-        ([], None, "unclear", "the holdout has no column flag"),
+        (results(0.4, 0.2, None, 0.0), None, "used", "40.00%"),
+        (results(0.0, 0.0, None), None, "not-used", "no prediction changes"),
+        (results(0.0, 0.0, None), "a.py, line 3", "declared-not-used", "lists it"),
+        (results(CRASH, CRASH, None), None, "unclear", "with flag set, input-schema"),
     ],
 )
 def test_the_verdict(made: list[Alteration], listed: str | None, verdict: str, says: str) -> None:

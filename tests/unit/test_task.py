@@ -77,6 +77,8 @@ def test_a_task_may_limit_what_a_run_uses(folder: Path) -> None:
         ("seed = 1", 'seed = "x"', "data.seed: Input should be a valid integer"),
         ('expects = ["predict.py"]', "expect = []", "did you mean 'expects'?"),
         ("[scorer]", "[limits.execute]\nmemory_mb = 1\n[scorer]", "limits.execute.memory_mb: "),
+        ("[scorer]", '[scorer]\nleaked_columns = ["a", "a"]', "is named once"),
+        ("[scorer]", '[scorer]\nleaked_columns = ["id"]', "names the id column 'id'"),
         ('prompt = "prompts/implement.md"', "prompt = 1", "stage.0.prompt: "),
         ('kind = "agent"', 'kind = "robot"', "stage.0: Input tag 'robot'"),
         ('repairs = "implement"', 'repairs = "x"', "repairs names no agent stage: 'x'"),
