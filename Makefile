@@ -27,8 +27,10 @@ demo: images ## a trial of scripted models, and its report
 	@DEMO_MODELS=$(DEMO_MODELS) DEMO_RUNS=$(DEMO_RUNS) scripts/demo
 
 .PHONY: test
+# Most engine tests wait for the engine: two at once take two thirds of the time. A file stays with
+# one worker, so that what its tests share is made once.
 test: images ## unit and engine tests
-	@$(BIN)/pytest -m "not soak"
+	@$(BIN)/pytest -m "not soak" -n 2 --dist loadfile
 
 .PHONY: soak
 soak: images ## the long tests
