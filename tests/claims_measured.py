@@ -1,7 +1,7 @@
 """How often the rules that read decisions are right: `python tests/claims_measured.py`.
 
 Prints the table of docs/probes.md. `tuned` is what the rules were made on; `heldout` was written
-before them and never used to better them.
+before them and `fresh` after them, both never used to better them.
 """
 
 from __future__ import annotations
@@ -14,7 +14,7 @@ from pathlib import Path
 from orchestrator.scoring.said import claims
 
 CLAIMS = Path(__file__).parent / "claims"
-PARTS = ("tuned", "heldout")
+PARTS = ("tuned", "heldout", "fresh")
 TOPICS = ("plan", "availability", "metric", "imbalance")
 VAGUE = frozenset({"unclear", "unmentioned"})
 
@@ -74,7 +74,7 @@ def table() -> list[str]:
     for part in PARTS:
         for answer in answers(part):
             figures[part, answer.topic].add(answer)
-    names = {"tuned": "tuned on", "heldout": "held out"}
+    names = {"tuned": "tuned on", "heldout": "held out", "fresh": "written after"}
     return [
         f"| {topic} | {names[part]} | {figures[part, topic].cells()} |"
         for topic in TOPICS

@@ -21,7 +21,7 @@ _ITEM = re.compile(r"\s*(?:[-*+•–]|\d{1,3}[.)])\s+(.*)")
 _BOLD = re.compile(r"(?:\*\*|__)([^*]{1,80}?)(?:\*\*|__)\s*([:.–—-]?)\s*(.*)")
 _WORD = re.compile(r"\S+")
 _SHORT = frozenset({"e.g", "i.e", "z.b", "etc", "vs", "approx", "ca", "resp", "incl", "no"})
-_MARKUP = str.maketrans({"*": None, "`": None, "~": None, "’": "'", "‘": "'", "“": '"', "”": '"'})
+_MARKUP = str.maketrans("‘’“”‐‑", "''\"\"--", "*`~")
 
 
 @dataclass(frozen=True)

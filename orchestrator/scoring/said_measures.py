@@ -7,9 +7,12 @@ from __future__ import annotations
 
 import re
 from collections.abc import Sequence
+from itertools import islice
 
 from orchestrator.scoring.prose import Sentence
 
+MAX_NAMES = 20
+"""Of metrics in one sentence that are looked at."""
 METRICS = {
     "pr-auc": r"pr[- ]?auc|auc[- ]?pr|average precision|auprc"
     r"|area under the (?:pr|precision)\b[\w /-]{0,20}",
@@ -26,18 +29,28 @@ METRICS = {
 _METRIC = re.compile("|".join(f"(?P<m{n}>\\b(?:{p})\\b)" for n, p in enumerate(METRICS.values())))
 _AGAINST_BEFORE = re.compile(
     r"\b(?:rather than|instead of|not|over|unlike|than|avoid\w*|ignor\w*|plain|drop\w*)"
-    r"\b[\s\w]{0,12}$"
+    r"\b[\s\w]{0,12}$|\bat (?:(?:a )?(?:fixed|given|least)|[\d.]+)[\s\d.%]*$"
 )
 _AGAINST_AFTER = re.compile(
     r"^[^.;,()]{0,60}?\b(?:mislead\w*|useless|says little|tells? (?:us )?(?:nothing"
-    r"|little)|meaningless|dominated|inflated|not used|not suitable|unsuitable|forgiving)\b"
+    r"|little)|meaningless|dominated|inflated|not used|not suitable|unsuitable|forgiving|optimistic"
+    r"|(?:of|is) at least)\b"
 )
-_SIDE = re.compile(
-    r"\b(?:also|secondary|additionally|as well|besides|monitor\w*|track\w*|at a fixed|at least)\b"
-)
+_SIDE = re.compile(r"\b(?:also|secondary|additionally|as well|besides|monitor\w*|track\w*)\b")
 _CHOSEN = re.compile(
     r"\b(?:metrics?|metrik|score:|primary|main|headline|final|decid\w*|optimi[sz]\w*|maximi[sz]\w*"
     r"|minimi[sz]\w*|judged?|chose|chosen|choose|select\w*|choice|measure|report\w*|evaluat\w*|figure)\b"
+)
+_SELECTS = re.compile(
+    r"\b(?:primary|main|headline|decid\w*|optimi[sz]\w*|maximi[sz]\w*|select\w*)\b"
+)
+_REPORTED = re.compile(r"\breport\w*\b")
+_REASON = re.compile(r"\b(?:since|because|which|as (?:a|an|it|the|this|both|we)|where a)\b")
+_REASON = re.compile(r"\b(?:since|because|which|as (?:a|an|it|the|this|both|we|only|most))\b")
+"""What comes after it explains the metric that came before it."""
+_REPORTED = re.compile(r"\breport\w*\b")
+_SELECTS = re.compile(
+    r"\b(?:primary|main|headline|decid\w*|optimi[sz]\w*|maximi[sz]\w*|select\w*)\b"
 )
 _OPEN = re.compile(r"\b(?:or|to be decided|tbd|undecided|which)\b|\?")
 
@@ -46,12 +59,13 @@ _UNEVEN = re.compile(
     r"|\buneven\w*|\bunequal\w*|\bone (?:message )?in \w+\b|\bonly a \w+ of\b|\bfewer than one in\b"
     r"|\bmost\b[^.;,]{0,20}?\b(?:ham|negatives?|legit\w*)\b"
     r"|\b(?:only|about|roughly|~|≈|just|up)\s*~?\s*\d{1,2}(?:\.\d+)?\s*%"
+    r"|\d\s*% (?:of \w+ |are |is )?(?:spam|positives?)\b"
 )
 _REMEDY = re.compile(
     r"\bclass[ _-]weights?\b|\bclass_weight\b|\bweight the classes\b|\breweigh\w*"
     r"|\b(?:over|under|re)-?sampl\w*|\bsmote\b|\bstratif\w*|\bscale_pos_weight\b|\bfocal loss\b"
-    r"|\bthreshold\b[^.;]{0,40}?\b(?:tun\w*|set|mov\w*|chosen|optimi\w*|lower\w*)\b"
-    r"|\b(?:tun\w*|mov\w*|lower\w*|choose)\b[^.;]{0,30}?\bthreshold\b"
+    r"|\bthreshold\b[^.;]{0,40}?\b(?:tun\w*|set|mov\w*|chosen|picked|optimi\w*|lower\w*)\b"
+    r"|\b(?:tun\w*|mov\w*|lower\w*|choose|pick)\b[^.;]{0,30}?\bthreshold\b"
 )
 _EVEN = re.compile(
     r"\b(?:no|not an?|n't an?) (?:class )?(?:im|un)balanc\w*|\bclasses are (?:\w+ )?balanced\b"
@@ -59,6 +73,11 @@ _EVEN = re.compile(
     r"|\bclass balance is (?:fine|good|ok)\b|\bimbalance is (?:mild|small)\b"
 )
 _NO_REMEDY = re.compile(r"(?:\b(?:no|not|without|rather than|instead of)\b|n't\b)[\s\w]{0,12}$")
+
+_REMEDY_OFF = re.compile(
+    r"^[\s\w]{0,12}\b(?:stays?|(?:is|are) (?:left|kept|not)|remains?|default|hurt\w*|did not"
+    r"|didn't)\b"
+)
 
 
 def metric(found: Sequence[Sentence]) -> tuple[str, list[Sentence]]:
@@ -87,15 +106,22 @@ def metric(found: Sequence[Sentence]) -> tuple[str, list[Sentence]]:
 
 def _named(text: str) -> list[str]:
     """Metrics that a sentence speaks for, those it puts in second place left out."""
-    kept = []
-    for match in _METRIC.finditer(text):
+    kept: list[str] = []
+    first = 0
+    selects = _SELECTS.search(text)
+    for match in islice(_METRIC.finditer(text), MAX_NAMES):
         name = list(METRICS)[next(n for n in range(len(METRICS)) if match[f"m{n}"])]
         before, after = text[: match.start()], text[match.end() :]
-        if _AGAINST_BEFORE.search(before[-40:]) or _AGAINST_AFTER.search(after[:90]):
+        of_it = _REASON.split(after[:90])[0]
+        if _AGAINST_BEFORE.search(before[-40:]) or _AGAINST_AFTER.search(of_it):
+            continue
+        if kept and _REASON.search(before, first):
             continue
         clause = re.split(r"[;,]", before)[-1] + re.split(r"[;,]", after)[0]
-        if _SIDE.search(clause):
+        elsewhere = selects and not _SELECTS.search(clause)
+        if _SIDE.search(clause) or (elsewhere and _REPORTED.search(clause)):
             continue
+        first = first if kept else match.end()
         kept.append(name)
     return list(dict.fromkeys(kept))
 
@@ -118,7 +144,7 @@ def imbalance(found: Sequence[Sentence]) -> tuple[str, list[Sentence]]:
         if _EVEN.search(text):
             denied.append(sentence)
             continue
-        if any(not _NO_REMEDY.search(text[: m.start()][-30:]) for m in _REMEDY.finditer(text)):
+        if any(_applied(text, match) for match in _REMEDY.finditer(text)):
             handled.append(sentence)
         elif _UNEVEN.search(text):
             noted.append(sentence)
@@ -127,3 +153,8 @@ def imbalance(found: Sequence[Sentence]) -> tuple[str, list[Sentence]]:
     if handled:
         return "handled", handled + noted
     return ("noted" if noted else "unmentioned"), noted
+
+
+def _applied(text: str, remedy: re.Match[str]) -> bool:
+    before, after = text[: remedy.start()][-30:], text[remedy.end() :][:60]
+    return not _NO_REMEDY.search(before) and not _REMEDY_OFF.search(after)

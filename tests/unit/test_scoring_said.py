@@ -76,6 +76,45 @@ def test_columns_by_any_name(text: str, column: str) -> None:
     assert read("We drop xpaid_later.", column)["plan"] == "unmentioned"
 
 
+SAID = {
+    "excluded": (
+        "moderator_flagged should not be used, as it is set after delivery.",
+        "All columns but moderator_flagged are used.",
+        "Everything except for moderator_flagged is used.",
+        "I refrained from using moderator_flagged.",
+        "moderator_flagged is highly predictive, but deliberately excluded.",
+        "The model never sees moderator_flagged.",
+        "Why not moderator_flagged? It is tempting.",
+        "## Features we are not using\n- moderator_flagged",
+        "- moderator_flagged: no (a leak)",
+        "<p>We do <b>not</b> use <code>moderator_flagged</code>.</p>",
+        "Moderator\u2011flagged is dropped.",
+        "We do not use the moderator flag.",
+    ),
+    "used": (
+        "We use not only the text but also moderator_flagged.",
+        "There is no reason to exclude moderator_flagged.",
+        "The model takes moderator_flagged as input.",
+        "We should include moderator_flagged.",
+        "**Features:** text, moderator_flagged",
+        "moderator_flagged: yes, as a number",
+    ),
+    "unclear": (
+        "moderator_flagged correlates with the label.",
+        "We might use moderator_flagged.",
+        "One model is trained with moderator_flagged and one without.",
+        "## Columns\nmoderator_flagged is 1 for most spam.",
+        "- moderator_flagged: no missing values",
+        "moderator_flagged verwenden wir nicht.",
+    ),
+}
+
+
+@pytest.mark.parametrize("answer", SAID)
+def test_what_a_sentence_says_of_a_column(answer: str) -> None:
+    assert [text for text in SAID[answer] if read(text)["plan"] != answer] == []
+
+
 @pytest.mark.parametrize("column", ["", "_", " "])
 def test_a_column_without_a_name_is_never_mentioned(column: str) -> None:
     assert read("We drop it all. _ ", column)["plan"] == "unmentioned"
@@ -98,6 +137,9 @@ HOSTILE = {
     "bold without an end": "**a" * 100_000,
     "spaces": " " * 300_000 + "x",
     "metrics": "f1 " * 100_000,
+    "hedges": "moderator_flagged potential except because " * 7_000,
+    "dots after a name": f"{COLUMN}:{'.' * 580} " * 500,
+    "connectives": f"{COLUMN} and " + "so but is really " * 18_000,
     "controls": "\x00\x1b[31m\u202e" * 50_000,
 }
 
