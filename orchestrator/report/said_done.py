@@ -7,7 +7,7 @@ from enum import StrEnum
 
 from pydantic import BaseModel, ConfigDict
 
-from orchestrator.records.schema import Claim, Evidence, LeakProbe, ScoreRecord
+from orchestrator.records.schema import Alteration, Claim, Evidence, LeakProbe, ScoreRecord
 from orchestrator.report.inert import inert
 
 DONE_WORDS = {
@@ -87,12 +87,6 @@ def counted(each: Iterable[Crossing]) -> dict[SaidDone, int]:
     return {one: found.count(one) for one in SaidDone if one in found}
 
 
-def cells(crossing: Crossing) -> tuple[str, ...]:
-    """For a table: column, said, known, done, outcome."""
-    done = DONE_WORDS[crossing.done]
-    return inert(crossing.column, 60), crossing.said, crossing.known, done, crossing.outcome.value
-
-
 def quote(crossing: Crossing) -> str:
     """`DECISIONS.md, line 3: "..."`, empty where there is nothing to quote."""
     if not crossing.quotes:
@@ -102,6 +96,13 @@ def quote(crossing: Crossing) -> str:
     return f'{where}: "{inert(told.excerpt, QUOTE_CHARS)}"'
 
 
+def share(changed: float | None) -> str:
+    """`0.03%`; what is less than the last place of it is not 0."""
+    if changed is None:
+        return "-"
+    return "< 0.01%" if 0 < changed < 0.0001 else f"{changed:.2%}"
+
+
 def score_lines(score: ScoreRecord) -> Iterator[str]:
     """Of one scoring: each probe with its figures, what is said beside it, the other claims."""
     for probe, crossing in zip(score.leaks, crossings(score), strict=True):
@@ -109,19 +110,22 @@ def score_lines(score: ScoreRecord) -> Iterator[str]:
         yield f"leaked column {column}: {DONE_WORDS[probe.verdict]}"
         if probe.evidence:
             yield f"  {inert(probe.evidence)}"
-        for one in probe.alterations:
-            if one.changed is not None:
-                yield f"  {inert(one.note, 100)}: {one.changed:.2%} of predictions change"
-            elif one.failure is not None:
-                failed = f"{one.failure.failure_class.value}: {inert(one.failure.sentence, 200)}"
-                yield f"  {inert(one.note, 100)}: {failed}"
+        # Twice the same in the same words is told once.
+        yield from dict.fromkeys(f"    {_went(one)}" for one in probe.alterations)
         if crossing.said != "no text":
             yield (
                 f"  said: {crossing.said}; known when it predicts: {crossing.known}; said and "
                 f"done: {crossing.outcome.value}"
             )
             if told := quote(crossing):
-                yield f"  {told}"
+                yield f"    {told}"
     others = [f"{claim.topic} {claim.answer}" for claim in score.claims if claim.column is None]
     if others:
         yield f"its text on the rest: {', '.join(others)}"
+
+
+def _went(one: Alteration) -> str:
+    what = inert(one.note, 100)
+    if one.failure:
+        return f"{what}: {one.failure.failure_class.value}: {inert(one.failure.sentence, 200)}"
+    return f"{what}: {share(one.changed)} of predictions change"

@@ -5,7 +5,7 @@ from __future__ import annotations
 import os
 import re
 import sys
-from collections.abc import Iterable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 
 from rich import box
 from rich.console import Console, ConsoleOptions, RenderResult
@@ -19,7 +19,7 @@ from orchestrator.records.schema import ScoreRecord
 from orchestrator.report import leaks, spread
 from orchestrator.report.imports import import_lines
 from orchestrator.report.inert import inert
-from orchestrator.report.said_done import DONE_WORDS, cells, score_lines
+from orchestrator.report.said_done import DONE_WORDS, score_lines
 from orchestrator.report.summary import ModelView, Outcome, RunView, TrialSummary
 
 WIDE = 110
@@ -107,8 +107,10 @@ def render(summary: TrialSummary, console: Console) -> None:
     console.print()
     console.print(_runs(summary, wide))
     if any(model.said_done for model in summary.models):
-        console.print()
-        console.print(_said_done(summary, wide))
+        console.print(Text("\nPredictions that change with a column altered"))
+        console.print(_by_column(summary, wide, leaks.CHANGES, leaks.changes))
+        console.print(Text("\nWhat is said of it and what is done"))
+        console.print(_by_column(summary, wide, leaks.SAID_DONE, leaks.said_done, leaks.total))
     _print_failures(summary, console)
     _print_remarks(summary, console)
 
@@ -289,18 +291,24 @@ def _runs(summary: TrialSummary, wide: bool) -> Table:
     return table
 
 
-def _said_done(summary: TrialSummary, wide: bool) -> Table:
-    """Said and done of each column in each valid run, below the counts of its model."""
+def _by_column(
+    summary: TrialSummary,
+    wide: bool,
+    headers: Sequence[str],
+    rows: Callable[[RunView], Iterable[Sequence[str]]],
+    total: Callable[[ModelView], str] = lambda _: "",
+) -> Table:
+    """Rows of each column in each valid run, below the name of its model and what it sums up to."""
     table = _table(wide)
-    for header in ("run", "column", "said", "known when\npredicting", "done", "said and done"):
+    for header in headers:
         table.add_column(header, justify="right" if header == "run" else "left")
     for model in summary.models:
         if model.said_done:
-            counts = ", ".join(f"{word.value} {n}" for word, n in model.said_done.items())
-            table.add_row("", _Name(model.model, style="bold"), "", "", "", Text(counts, "bold"))
+            last = Text(total(model), style="bold")
+            table.add_row("", _Name(model.model, style="bold"), *[""] * (len(headers) - 3), last)
         for run in model.runs:
-            for crossing in run.said_done if run.outcome.valid else []:
-                table.add_row(_ordinal(run), *map(Text, cells(crossing)))
+            for row in rows(run) if run.outcome.valid else ():
+                table.add_row(_ordinal(run), *map(Text, row))
     return table
 
 
@@ -391,8 +399,11 @@ def _print_grouped(runs: Sequence[RunView], console: Console) -> None:
 
 
 def _print_lines(lines: Iterable[str], console: Console, indent: int = 2) -> None:
+    """What a line is itself indented by, it is also where it wraps."""
     for line in lines:
-        console.print(Padding(Text(line), (0, 0, 0, indent), expand=False))
+        text = line.lstrip()
+        inside = indent + len(line) - len(text)
+        console.print(Padding(Text(text), (0, 0, 0, inside), expand=False))
 
 
 def _print_remarks(summary: TrialSummary, console: Console) -> None:

@@ -18,7 +18,7 @@ from orchestrator.records.schema import (
     ScoreRecord,
     TrialRecord,
 )
-from orchestrator.report.said_done import SaidDone, outcome
+from orchestrator.report.said_done import SaidDone, outcome, share
 from orchestrator.report.summary import summarise
 from orchestrator.report.text import print_score, render
 
@@ -107,7 +107,12 @@ def test_the_report_crosses_what_is_said_with_what_is_done(width: int) -> None:
     assert max(len(line) for line in text.splitlines()) <= width
     assert "\u2026" not in text
     joined = " ".join(text.split())
-    for wanted in ("said and done", "contradicts 1", "says that it leaves out moderator_flagged"):
+    for wanted in (
+        "said and done",
+        "contradicts 1",
+        "says that it leaves out moderator_flagged",
+        "moderator_flagged 40.00% - input-schema -",
+    ):
         assert wanted in joined
     assert 'DECISIONS.md, line 3: "We leave `moderator_flagged` out. [red]"' in joined
     assert "in 1 of 2 probed runs" in joined
@@ -127,6 +132,13 @@ def test_one_scoring_tells_its_probes_with_their_figures() -> None:
     ):
         assert wanted in text
     assert "\x1b" not in stream.getvalue()
+
+
+@pytest.mark.parametrize(
+    ("changed", "told"), [(None, "-"), (0.0, "0.00%"), (0.00002, "< 0.01%"), (1.0, "100.00%")]
+)
+def test_a_share_that_is_not_0_does_not_read_as_0(changed: float | None, told: str) -> None:
+    assert share(changed) == told
 
 
 def test_a_trial_without_probes_has_no_such_table() -> None:
