@@ -113,12 +113,23 @@ class PredictionsScorer(_Table):
     positive_words: tuple[str, ...] = ()
     """Further spellings of the positive label that are accepted, without regard to case."""
     negative_words: tuple[str, ...] = ()
+    score_column: str | None = Field(None, min_length=1)
+    """A further column that predictions may have: any number, the higher the surer of the positive
+    label. Where they have it, average precision is reported."""
+    missing_rows: Literal["refuse", "wrong"] = "refuse"
+    """A holdout row without a prediction refuses the file, or is a wrong prediction."""
     leaked_columns: tuple[str, ...] = ()
     """Columns that must not be used; each is probed by predicting with it altered."""
     decisions_file: str | None = None
     """Where the submission says what it does with those columns."""
     estimate_file: str | None = None
     """Where the submission states its own expected F1."""
+
+    @model_validator(mode="after")
+    def _columns_apart(self) -> PredictionsScorer:
+        if self.score_column in (self.id_column, self.label_column):
+            raise ValueError(f"score_column is {self.score_column!r}, which is another column")
+        return self
 
     @model_validator(mode="after")
     def _probed_apart(self) -> PredictionsScorer:

@@ -184,6 +184,12 @@ class Metrics(Record):
     flagged_rate: float
     true_rate: float
     accuracy: float
+    macro_f1: float | None = None
+    """Over both classes; None in older records."""
+    pr_auc: float | None = None
+    """Average precision, where the submission gave scores."""
+    ece: float | None = None
+    """Expected calibration error, where they are probabilities for every row."""
     true_positives: int
     false_positives: int
     false_negatives: int

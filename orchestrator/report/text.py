@@ -81,6 +81,9 @@ def print_score(record: ScoreRecord, to: Console | None = None) -> None:
             f"accuracy {m.accuracy:.3f}",
             f"flagged {m.flagged_rate:.1%} of {m.rows} rows, {m.true_rate:.1%} are truly positive",
         ]
+        if m.pr_auc is not None:
+            calibration = "" if m.ece is None else f", calibration error {m.ece:.3f}"
+            lines.append(f"PR-AUC {m.pr_auc:.3f}{calibration}")
         if record.expected_f1 is not None:
             lines.append(
                 f"own estimate {record.expected_f1:.3f}: {record.expected_f1 - m.f1:+.3f} off"

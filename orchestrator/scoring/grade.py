@@ -1,13 +1,14 @@
 """Grading against the key, in a child process with a time and a memory limit of its own.
 
-Run as `python -m orchestrator.scoring.grade`: a job as JSON on stdin, a verdict as JSON on stdout.
-Whatever a predictions file does to its reader stays in that process; the key is read there, from
-the host, and never enters a container.
+Run as `python -m orchestrator.scoring.grade [ahead]`: a job as JSON on stdin, a verdict as JSON on
+stdout. Whatever a predictions file does to its reader stays in that process; the key is read there,
+from the host, and never enters a container.
 """
 
 from __future__ import annotations
 
 import csv
+import os
 import resource
 import subprocess
 import sys
@@ -16,6 +17,7 @@ from collections.abc import Iterable, Iterator, Sequence
 from contextlib import contextmanager, suppress
 from dataclasses import asdict
 from pathlib import Path
+from types import TracebackType
 from typing import Any
 
 from pydantic import BaseModel, ConfigDict
@@ -23,13 +25,13 @@ from pydantic import BaseModel, ConfigDict
 from orchestrator.errors import DataInvalid
 from orchestrator.records.failures import FailureClass
 from orchestrator.records.schema import Evidence, Failure, Metrics
-from orchestrator.scoring import predictions
-from orchestrator.scoring.metrics import metrics
+from orchestrator.scoring import metrics, predictions
 from orchestrator.scoring.predictions import Columns, Refused
 
 SECONDS = 120.0
 MEMORY_BYTES = 2 << 30
 SOURCE = "predictions.csv"
+AHEAD = "ahead"
 
 
 class _Wire(BaseModel):
@@ -61,22 +63,69 @@ class Verdict(_Wire):
     compared: list[Compared] = []
 
 
-def grade(content: bytes, key: Path, columns: Columns) -> Verdict | Failure:
-    """Grade a predictions file's bytes against the key file of this host.
+class Grader:
+    """One child process that grades once; a context manager, which ends it.
 
-    A file that can't be graded gives an `output-schema` failure with all its problems; a child
-    that does not come back with a verdict is our failure, `scorer-error`.
+    `ahead` lets it import scikit-learn at once: a second that passes while a submission trains.
+    What only looks at a file needs no metrics and no such import.
     """
-    with _laid(content) as paths:
-        job = Job(predictions=paths[0], key=str(key), columns=asdict(columns))
-        return _judged(_in_child(job))
+
+    def __init__(self, *, ahead: bool = True) -> None:
+        self._arguments = [AHEAD] if ahead else []
+
+    def __enter__(self) -> Grader:
+        # One thread: each of a linear algebra library's reserves memory, which is limited here.
+        single = dict.fromkeys(("OMP_NUM_THREADS", "OPENBLAS_NUM_THREADS", "MKL_NUM_THREADS"), "1")
+        self._child = subprocess.Popen(
+            [sys.executable, "-m", "orchestrator.scoring.grade", *self._arguments],
+            stdin=subprocess.PIPE,
+            stdout=subprocess.PIPE,
+            stderr=subprocess.PIPE,
+            cwd=Path(__file__).resolve().parents[2],
+            env=os.environ | single,
+        )
+        return self
+
+    def __exit__(
+        self,
+        kind: type[BaseException] | None,
+        error: BaseException | None,
+        trace: TracebackType | None,
+    ) -> None:
+        self._child.kill()
+        with self._child:
+            """Its pipes are closed, and it is waited for."""
+
+    def grade(self, content: bytes, key: Path, columns: Columns) -> Verdict | Failure:
+        """Grade a predictions file's bytes against the key file of this host.
+
+        A file that can't be graded gives an `output-schema` failure with all its problems; a child
+        that does not come back with a verdict is our failure, `scorer-error`.
+        """
+        with _laid(content) as paths:
+            job = Job(predictions=paths[0], key=str(key), columns=asdict(columns))
+            return self.answer(job)
+
+    def answer(self, job: Job) -> Verdict | Failure:
+        """The child's answer to the one job that it takes."""
+        try:
+            out, err = self._child.communicate(job.model_dump_json().encode(), timeout=SECONDS)
+        except subprocess.TimeoutExpired:
+            return _scorer_error(f"grading was stopped after {SECONDS:.0f} s", "")
+        if self._child.returncode != 0:
+            said = err.decode("utf-8", "replace").strip()
+            last = said.splitlines()[-1] if said else "no output"
+            return _scorer_error(
+                f"grading ended with status {self._child.returncode}: {last}", said
+            )
+        return _judged(Verdict.model_validate_json(out))
 
 
 def check(content: bytes, ids: Sequence[str], columns: Columns) -> Failure | None:
     """Whether a predictions file could be graded: the failure that grading it would give."""
     with _laid(content) as paths:
         job = Job(predictions=paths[0], ids=list(ids), columns=asdict(columns))
-        found = _judged(_in_child(job))
+        found = _asked(job)
     return found if isinstance(found, Failure) else None
 
 
@@ -86,7 +135,7 @@ def compare(
     """How far other predictions for the same ids differ from those of a file that can be graded."""
     with _laid(content, *others) as paths:
         job = Job(predictions=paths[0], altered=paths[1:], ids=list(ids), columns=asdict(columns))
-        found = _judged(_in_child(job))
+        found = _asked(job)
     return found if isinstance(found, Failure) else found.compared
 
 
@@ -100,8 +149,8 @@ def _laid(*contents: bytes) -> Iterator[list[str]]:
         yield [str(path) for path in paths]
 
 
-def _judged(answer: Verdict | Failure) -> Verdict | Failure:
-    if isinstance(answer, Failure) or not answer.problems:
+def _judged(answer: Verdict) -> Verdict | Failure:
+    if not answer.problems:
         return answer
     return Failure(
         failure_class=FailureClass.OUTPUT_SCHEMA,
@@ -110,24 +159,9 @@ def _judged(answer: Verdict | Failure) -> Verdict | Failure:
     )
 
 
-def _in_child(job: Job) -> Verdict | Failure:
-    package_root = Path(__file__).resolve().parents[2]
-    try:
-        done = subprocess.run(
-            [sys.executable, "-m", "orchestrator.scoring.grade"],
-            input=job.model_dump_json().encode(),
-            capture_output=True,
-            timeout=SECONDS,
-            cwd=package_root,
-            check=False,
-        )
-    except subprocess.TimeoutExpired:
-        return _scorer_error(f"grading was stopped after {SECONDS:.0f} s", "")
-    if done.returncode != 0:
-        said = done.stderr.decode("utf-8", "replace").strip()
-        last = said.splitlines()[-1] if said else "no output"
-        return _scorer_error(f"grading ended with status {done.returncode}: {last}", said)
-    return Verdict.model_validate_json(done.stdout)
+def _asked(job: Job) -> Verdict | Failure:
+    with Grader(ahead=False) as grader:
+        return grader.answer(job)
 
 
 def _scorer_error(sentence: str, said: str) -> Failure:
@@ -140,9 +174,10 @@ def verdict(content: bytes, key: Sequence[tuple[str, int]], columns: Columns) ->
     found = predictions.read(content, [one for one, _ in key], columns)
     if isinstance(found, Refused):
         return Verdict(problems=found.problems)
+    truth = [label for _, label in key]
     return Verdict(
         normalisations=found.normalisations,
-        metrics=metrics([label for _, label in key], found.labels),
+        metrics=metrics.binary(truth, found.labels, found.scores),
     )
 
 
@@ -183,6 +218,8 @@ def _main() -> None:
     # macOS knows the limit and refuses to set it; there the time limit is what is left.
     with suppress(ValueError, OSError):
         resource.setrlimit(resource.RLIMIT_AS, (MEMORY_BYTES, MEMORY_BYTES))
+    if sys.argv[1:] == [AHEAD]:
+        metrics.library()
     job = Job.model_validate_json(sys.stdin.buffer.read())
     columns = Columns(**job.columns)
     content = Path(job.predictions).read_bytes()

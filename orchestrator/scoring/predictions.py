@@ -1,8 +1,8 @@
 """Strict reading of a predictions file, as people write them: all problems at once, or labels.
 
-Nothing is ever scored over the rows present: a file with any problem gives no labels at all. What
-is only spelt otherwise (byte order mark, line ends, quoting, an index column, `1.0` for `1`) is
-accepted and listed.
+Nothing is ever scored over the rows present: a file with any problem gives no labels at all; where
+a task says so, rows that are missing count as wrong. What is only spelt otherwise (byte order mark,
+line ends, quoting, an index column, `1.0` for `1`) is accepted and listed.
 """
 
 from __future__ import annotations
@@ -13,7 +13,10 @@ import io
 import re
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field
+from math import isfinite
 
+MISSING = -1
+"""In place of a label: the file has no row for the id, and the task counts that as wrong."""
 SAMPLES = 3
 SAMPLE_CHARS = 40
 INDEX_NAMES = ("", "Unnamed: 0", "index")
@@ -38,14 +41,20 @@ class Columns:
     positive_words: tuple[str, ...] = ()
     """Further spellings of the positive label, compared without case."""
     negative_words: tuple[str, ...] = ()
+    score: str | None = None
+    """A further column that may be there: a number, the higher the surer of the positive label."""
+    missing_are_wrong: bool = False
+    """An id without a row is a wrong prediction; else it refuses the file."""
 
 
 @dataclass(frozen=True)
 class Read:
-    """Labels (1 positive, 0 negative) in the order of the ids asked for."""
+    """Labels (1 positive, 0 negative, or MISSING) in the order of the ids asked for, and their
+    scores, None for MISSING, where the file has such a column."""
 
     labels: list[int]
     normalisations: list[str]
+    scores: list[float | None] | None = None
 
 
 @dataclass(frozen=True)
@@ -123,6 +132,7 @@ def _rows(text: str, notes: dict[str, None]) -> Iterator[tuple[int, list[str]]]:
 class _Places:
     id: int
     label: int
+    score: int | None
 
 
 def _places(header: list[str], columns: Columns, notes: dict[str, None]) -> _Places | Refused:
@@ -130,6 +140,8 @@ def _places(header: list[str], columns: Columns, notes: dict[str, None]) -> _Pla
     if names != header:
         notes["spaces around column names"] = None
     wanted = [columns.id, columns.label]
+    if columns.score is not None and columns.score in names:
+        wanted.append(columns.score)
     known = [name for name in names if name in wanted]
     index_columns = [name for name in names[:1] if name in INDEX_NAMES and name not in wanted]
     extra = [name for name in names[len(index_columns) :] if name not in wanted]
@@ -138,14 +150,15 @@ def _places(header: list[str], columns: Columns, notes: dict[str, None]) -> _Pla
         more = f" and {len(names) - 8} more" if len(names) > 8 else ""
         separators = [mark for mark in (";", "\t", "|") if len(names) == 1 and mark in names[0]]
         hint = f" (separated by {separators[0]!r} instead of a comma)" if separators else ""
-        return Refused(
-            [f"the columns are {found}{more}{hint}; wanted are {', '.join(map(repr, wanted))}"]
-        )
+        allowed = f", and {columns.score!r} if you like" if columns.score else ""
+        asked = f"{columns.id!r}, {columns.label!r}{allowed}"
+        return Refused([f"the columns are {found}{more}{hint}; wanted are {asked}"])
     if index_columns:
         notes["an index column"] = None
     if known != wanted:
         notes["other column order"] = None
-    return _Places(names.index(columns.id), names.index(columns.label))
+    score = names.index(wanted[2]) if len(wanted) > 2 else None
+    return _Places(names.index(columns.id), names.index(columns.label), score)
 
 
 @dataclass
@@ -176,12 +189,14 @@ class _Reader:
         self._notes = notes
         self._spellings = _spellings(columns)
         self._labels: dict[str, int] = {}
+        self._scores: dict[str, float] = {}
         self._repeated: dict[str, bool] = {}
         """id that comes more than once → whether its labels differ"""
         self.count = 0
         self.broken = ""
         self._ragged, self._unknown = _Samples(), _Samples()
-        self._empty, self._scores, self._strange = _Samples(), _Samples(), _Samples()
+        self._empty, self._shares, self._strange = _Samples(), _Samples(), _Samples()
+        self._no_score = _Samples()
 
     def take(self, line: int, row: list[str], width: int, places: _Places) -> None:
         self.count += 1
@@ -190,6 +205,7 @@ class _Reader:
             return
         one = self._id(row[places.id])
         label = self._label(row[places.label], one)
+        score = None if places.score is None else self._score(row[places.score], one)
         if one not in self._wanted:
             self._unknown.add(one or "(empty)")
         elif one in self._labels:
@@ -197,7 +213,9 @@ class _Reader:
             self._repeated[one] = self._repeated.get(one, False) or differs
         else:
             # A label that can't be read is a problem already; its row is there nonetheless.
-            self._labels[one] = -1 if label is None else label
+            self._labels[one] = MISSING if label is None else label
+            if score is not None:
+                self._scores[one] = score
 
     def _id(self, text: str) -> str:
         stripped = text.strip()
@@ -221,18 +239,37 @@ class _Reader:
         if stripped.lower() in _MISSING:
             self._empty.add(one)
         elif _NUMBER.match(stripped) and 0 <= float(stripped) <= 1:
-            self._scores.add(f"{stripped} for {one}")
+            self._shares.add(f"{stripped} for {one}")
         else:
             self._strange.add(f"{stripped!r} for {one}")
         return None
 
+    def _score(self, text: str, one: str) -> float | None:
+        stripped = text.strip()
+        if _NUMBER.match(stripped) and isfinite(number := float(stripped)):
+            return number
+        self._no_score.add(f"{stripped!r} for {one}")
+        return None
+
     def result(self) -> Read | Refused:
-        problems = list(self._problems())
+        missing = _Samples()
+        for one in self._ids:
+            if one not in self._labels:
+                missing.add(one)
+        problems = list(self._problems(missing))
         if problems:
             return Refused(problems)
-        return Read([self._labels[one] for one in self._ids], list(self._notes))
+        notes = list(self._notes)
+        if missing.count:
+            notes.append(f"{self._told(missing)}, each counted as wrong")
+        labels = [self._labels.get(one, MISSING) for one in self._ids]
+        scores = [self._scores.get(one) for one in self._ids] if self._scores else None
+        return Read(labels, notes, scores)
 
-    def _problems(self) -> Iterator[str]:
+    def _told(self, missing: _Samples) -> str:
+        return f"{missing.count} of {len(self._ids)} ids missing ({missing})"
+
+    def _problems(self, missing: _Samples) -> Iterator[str]:
         columns = self._columns
         if self.broken:
             yield self.broken
@@ -249,24 +286,22 @@ class _Reader:
             yield f"{repeated.count} ids more than once ({repeated}){clash}"
         if self._unknown.count:
             yield f"{self._unknown.count} ids that were not asked for ({self._unknown})"
-        missing = _Samples()
-        for one in self._ids:
-            if one not in self._labels:
-                missing.add(one)
-        if missing.count:
-            yield f"{missing.count} of {len(self._ids)} ids missing ({missing})"
+        if missing.count and not columns.missing_are_wrong:
+            yield self._told(missing)
         if self._empty.count:
             yield f"{self._empty.count} labels empty or NaN (for {self._empty})"
-        if self._scores.count:
+        if self._shares.count:
             yield (
-                f"{self._scores.count} labels are probabilities where {columns.positive} or "
-                f"{columns.negative} is wanted ({self._scores})"
+                f"{self._shares.count} labels are probabilities where {columns.positive} or "
+                f"{columns.negative} is wanted ({self._shares})"
             )
         if self._strange.count:
             yield (
                 f"{self._strange.count} labels are neither {columns.positive} nor "
                 f"{columns.negative} ({self._strange})"
             )
+        if self._no_score.count:
+            yield f"{self._no_score.count} scores are no finite number ({self._no_score})"
 
 
 def _spellings(columns: Columns) -> dict[str, int]:

@@ -280,6 +280,8 @@ def columns_of(scorer: PredictionsScorer) -> Columns:
         negative=scorer.negative,
         positive_words=scorer.positive_words,
         negative_words=scorer.negative_words,
+        score=scorer.score_column,
+        missing_are_wrong=scorer.missing_rows == "wrong",
     )
 
 

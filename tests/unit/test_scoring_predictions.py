@@ -5,13 +5,22 @@ from __future__ import annotations
 import codecs
 import csv
 import json
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
 
 from orchestrator.scoring import predictions
-from orchestrator.scoring.grade import Verdict, check, compare, comparison, grade, read_key, verdict
-from orchestrator.scoring.predictions import Columns, Read, Refused, read
+from orchestrator.scoring.grade import (
+    Grader,
+    Verdict,
+    check,
+    compare,
+    comparison,
+    read_key,
+    verdict,
+)
+from orchestrator.scoring.predictions import MISSING, Columns, Read, Refused, read
 
 CASES = Path(__file__).parents[1] / "cases" / "06"
 COLUMNS = Columns(
@@ -32,6 +41,11 @@ def problems(content: bytes) -> list[str]:
     result = read(content, IDS, COLUMNS)
     assert isinstance(result, Refused), result
     return result.problems
+
+
+def grade(content: bytes, key: Path, columns: Columns):
+    with Grader() as grader:
+        return grader.grade(content, key, columns)
 
 
 def rows(*pairs: str, header: str = "id,label") -> bytes:
@@ -268,3 +282,87 @@ def test_fifty_thousand_rows_do_not_need_more_than_the_child_may_use(tmp_path):
     assert result.metrics is not None
     assert result.metrics.recall == 1.0
     assert result.metrics.rows == 50_000
+
+
+def test_a_grader_that_is_not_asked_ends_with_its_block():
+    with pytest.raises(RuntimeError), Grader() as grader:
+        child = grader._child
+        raise RuntimeError
+    assert child.returncode is not None
+    assert all(pipe.closed for pipe in (child.stdin, child.stdout, child.stderr))
+
+
+def test_a_grader_that_dies_is_our_failure():
+    with Grader(ahead=False) as grader:
+        grader._child.kill()
+        result = grader.grade(PLAIN, CASES / "key.csv", COLUMNS)
+    assert not isinstance(result, Verdict)
+    assert result.failure_class == "scorer-error"
+    assert result.sentence == "grading ended with status -9: no output"
+
+
+WRONG = replace(COLUMNS, missing_are_wrong=True)
+
+
+def test_missing_rows_are_wrong_predictions_where_the_task_says_so():
+    result = read(rows("2,1", "3,0"), IDS, WRONG)
+    assert isinstance(result, Read)
+    assert result.labels == [MISSING, 1, 0, MISSING]
+    assert result.normalisations == ["2 of 4 ids missing (1, 4), each counted as wrong"]
+    graded = verdict(rows("2,1", "3,0"), list(zip(IDS, LABELS, strict=True)), WRONG)
+    assert graded.metrics is not None
+    assert (graded.metrics.rows, graded.metrics.accuracy, graded.metrics.f1) == (4, 0.5, 0.5)
+    assert verdict(PLAIN, list(zip(IDS, LABELS, strict=True)), WRONG).normalisations == []
+
+
+@pytest.mark.parametrize(
+    "content",
+    [rows(), b"", rows("9,1"), rows("1,0", "1,1"), rows("1,0.5"), rows("1,"), rows("1,0", "2")],
+)
+def test_where_missing_rows_are_wrong_all_else_still_refuses(content):
+    assert isinstance(read(content, IDS, WRONG), Refused)
+
+
+def test_predictions_that_go_missing_have_changed():
+    result = comparison(PLAIN, [rows("1,0", "2,1")], IDS, WRONG)
+    assert [one.changed for one in result.compared] == [0.5]
+
+
+SCORED = replace(COLUMNS, score="score")
+WITH_SCORES = rows("1,0,0.1", "2,1,.9", "3,0,-2", "4,1,1e3", header="id,label,score")
+
+
+def test_scores_are_read_where_the_task_has_a_column_for_them():
+    result = labels(WITH_SCORES, SCORED)
+    assert (result.scores, result.normalisations) == ([0.1, 0.9, -2.0, 1000.0], [])
+    assert labels(PLAIN, SCORED).scores is None
+    turned = rows("0.1,1,0", "0.9,2,1", "0.2,3,0", "0.7,4,1", header="score,id,label")
+    assert labels(turned, SCORED).scores == [0.1, 0.9, 0.2, 0.7]
+    graded = verdict(WITH_SCORES, list(zip(IDS, [0, 1, 1, 1], strict=True)), SCORED)
+    assert graded.metrics is not None
+    assert graded.metrics.pr_auc == pytest.approx((1 / 1 + 2 / 2 + 3 / 4) / 3)
+
+
+def test_scores_of_missing_rows_are_the_worst():
+    both = replace(SCORED, missing_are_wrong=True)
+    content = rows("1,0,0.1", "2,1,0.9", header="id,label,score")
+    graded = verdict(content, list(zip(IDS, LABELS, strict=True)), both)
+    assert graded.metrics is not None
+    # 3, no spam, ranks first; 2 next; 1; then 4, which is spam
+    assert graded.metrics.pr_auc == pytest.approx((1 / 2 + 2 / 4) / 2)
+
+
+@pytest.mark.parametrize("score", ["", "nan", "inf", "-Infinity", "high", "1e999", "0,5", "1_0"])
+def test_a_score_that_is_no_number_refuses_the_file(score):
+    content = rows("1,0,1", f'2,1,"{score}"', "3,0,1", "4,1,1", header="id,label,score")
+    result = read(content, IDS, SCORED)
+    assert isinstance(result, Refused)
+    assert result.problems == [f"1 scores are no finite number ('{score}' for 2)"]
+
+
+def test_other_columns_stay_refused_beside_scores():
+    said = read(rows("1,0,1,1", header="id,label,score,extra"), IDS, SCORED)
+    assert isinstance(said, Refused)
+    assert said.problems[0].endswith("wanted are 'id', 'label', and 'score' if you like")
+    twice = read(rows("1,0,1,1", header="id,label,score,score"), IDS, SCORED)
+    assert isinstance(twice, Refused)
