@@ -53,7 +53,8 @@ def file_in_message(message: str) -> str | None:
 
 _NO_MODULE = re.compile(r"^No module named '?([\w.]+)'?$", re.MULTILINE)
 _OPTIONAL = re.compile(
-    r"Missing optional dependency '([\w.-]+)'|`?([\w.-]+)`? (?:is not installed|must be installed)"
+    r"Missing optional dependency '([\w.-]+)'"
+    r"|`?([\w.-]+)`? (?:is not installed|must be installed|is required (?:for|to)\b)"
     r"|Unable to find a usable engine; tried using: '(\w+)'"
 )
 
@@ -67,6 +68,18 @@ def missing_module(crash: Crash) -> str | None:
         optional = _OPTIONAL.search(crash.message)
         if optional:
             return next(group for group in optional.groups() if group)
+    return None
+
+
+_SAID_NO_MODULE = re.compile(r"^.*\bNo module named '([\w.]+)'\.?$", re.MULTILINE)
+
+
+def said_missing_module(*texts: str) -> tuple[str, str] | None:
+    """The module that a program, which caught the exception, told of last; and the line."""
+    for text in texts:
+        found = list(_SAID_NO_MODULE.finditer(text))
+        if found:
+            return found[-1].group(1), found[-1].group(0).strip()
     return None
 
 
@@ -85,7 +98,7 @@ def provides(packages: frozenset[str], module: str) -> bool:
 _NO_ATTRIBUTE = re.compile(r"Can't get attribute '([^']+)' on <module '([^']+)'")
 _CANT_PICKLE = re.compile(
     r"Can't (?:get|pickle) local object|^Can't pickle |attribute lookup \S+ on \S+ failed"
-    r"|^cannot pickle '"
+    r"|^cannot pickle '|^Could not pickle "
 )
 _UNPICKLERS = ("pickle.py", "numpy_pickle.py", "dill/_dill.py", "cloudpickle.py")
 _UNPICKLING = re.compile(r"\b(?:pickle|joblib|dill|cloudpickle)\.loads?\(|find_class|\.load\(\)")
@@ -122,12 +135,17 @@ _COLUMN_LISTS = (
     re.compile(r"Missing column provided to 'parse_dates': '?([^'\n]+)"),
     re.compile(r"columns are missing: (\{.*?\})"),
     re.compile(r"not columns of the dataframe: (\{.*?\})"),
+    re.compile(r"unable to find column (\".*?\")"),
+    re.compile(r"^(\".*?\") not found"),
 )
 _UNSEEN = re.compile(
     r"(?:unseen at fit time|seen at fit time, yet now missing):\n((?:- .*\n?)+)", re.MULTILINE
 )
 _FRAME_LOOKUP = re.compile(r"pandas/core/frame\.py$")
+_ROW_LOOKUP = re.compile(r"\b(?:row|r|rec|record|line|message|msg|item)\[")
 _DICT_LOOKUP = re.compile(r"\[[\"'](?P<key>[^\"']+)[\"']\]")
+_ATTRIBUTE = re.compile(r"'DataFrame' object has no attribute '([^']+)'")
+_COLUMN_ERRORS = ("KeyError", "ValueError", "AttributeError", "ColumnNotFoundError")
 
 
 def missing_columns(
@@ -139,12 +157,14 @@ def missing_columns(
     column whatever was asked for it. A name that the input has was lost by the program itself,
     which is another failure; where `columns` is None a lookup in a data frame counts.
     """
-    if crash.name not in ("KeyError", "ValueError", "AttributeError"):
+    if crash.name not in _COLUMN_ERRORS:
         return None
-    if crash.name == "KeyError" and set(_names(crash.message)) <= elsewhere - (columns or set()):
-        return _names(crash.message)
+    if crash.name == "KeyError":
+        keys = _names(crash.first)
+        if keys and set(keys) <= elsewhere - (columns or set()):
+            return keys
     names = _named(crash)
-    if names is None:
+    if not names:
         return None
     if columns is None:
         return names
@@ -162,20 +182,20 @@ def _named(crash: Crash) -> list[str] | None:
     if unseen:
         return [line[2:].strip() for line in unseen.group(1).splitlines()]
     if crash.name == "KeyError" and _looked_up_a_column(crash):
-        return _names(crash.message)
-    attribute = re.match(r"'DataFrame' object has no attribute '([^']+)'", message)
-    return [attribute.group(1)] if attribute else None
+        return _names(crash.first)
+    attribute = _ATTRIBUTE.match(message)
+    # What is called is a method, of another version of pandas maybe, and no column.
+    called = attribute and any(f".{attribute.group(1)}(" in f.source for f in crash.frames)
+    return [attribute.group(1)] if attribute and not called else None
 
 
 def _looked_up_a_column(crash: Crash) -> bool:
     """A key that a data frame or a row of a csv.DictReader was asked for."""
     if any(_FRAME_LOOKUP.search(frame.file) for frame in crash.frames):
         return True
-    key = crash.message.strip("'\"")
+    key = crash.first.strip("'\"")
     last = crash.frames[-1] if crash.frames else None
-    if last is None or not re.search(
-        r"\b(?:row|r|rec|record|line|message|msg|item)\[", last.source
-    ):
+    if last is None or not _ROW_LOOKUP.search(last.source):
         return False
     found = _DICT_LOOKUP.search(last.source)
     return found is None or key in last.source
@@ -195,8 +215,12 @@ def _names(text: str) -> list[str]:
 # --- resources ----------------------------------------------------------------------------------
 
 _ERRNO = re.compile(r"\[Errno (\d+)\]")
-_BY_ERRNO = {"12": _C.OUT_OF_MEMORY, "27": _C.OUTPUT_TOO_LARGE, "28": _C.DISK_FULL}
-_BY_ERRNO["122"] = _C.DISK_FULL
+_BY_ERRNO = {
+    "12": _C.OUT_OF_MEMORY,
+    "27": _C.OUTPUT_TOO_LARGE,
+    "28": _C.DISK_FULL,
+    "122": _C.DISK_FULL,
+}
 _FORKING = re.compile(r"\bfork|subprocess|popen|Popen|_start_new_thread|start_new_thread")
 
 
@@ -204,7 +228,7 @@ def exhausted(crash: Crash) -> FailureClass | None:
     """The limit that an exception tells of, or None."""
     if crash.name in ("MemoryError", "_ArrayMemoryError"):
         return _C.OUT_OF_MEMORY
-    if "can't start new thread" in crash.message or "can't allocate lock" in crash.message:
+    if "can't start new thread" in crash.message:
         return _C.PIDS_LIMIT
     if "DefaultCPUAllocator: can't allocate memory" in crash.message:
         return _C.OUT_OF_MEMORY
@@ -230,7 +254,10 @@ _TEXTS = (
             re.MULTILINE,
         ),
     ),
-    (_C.DISK_FULL, re.compile(r"^.*No space left on device.*$", re.MULTILINE)),
+    (
+        _C.DISK_FULL,
+        re.compile(r"^.*(?:No space left on device|database or disk is full).*$", re.MULTILINE),
+    ),
     (
         _C.OUTPUT_TOO_LARGE,
         re.compile(r"^.*File (?:too large|size limit exceeded).*$", re.MULTILINE),
@@ -259,7 +286,10 @@ _NETWORK = re.compile(
     r"|NameResolutionError|NewConnectionError|Failed to resolve|Could not resolve host"
     r"|Max retries exceeded with url|urlopen error \[Errno -|Failed to establish a new connection"
     r"|[Cc]ould(?:n't| not) connect to '?https?:|LocalEntryNotFoundError|OfflineModeIsEnabled"
-    r"|outgoing traffic has been disabled|dns error|error resolving DNS).*$",
+    r"|outgoing traffic has been disabled|dns error|error resolving DNS"
+    r"|[Cc]ould not translate host name|no validated address for host|APIConnectionError"
+    r"|Could not find a version that satisfies .*\(from versions: none\)"
+    r"|Please use the NLTK Downloader).*$",
     re.MULTILINE,
 )
 _NETWORK_TYPES = re.compile(
@@ -270,7 +300,16 @@ _NETWORK_TYPES = re.compile(
 )
 
 
+_NOT_NETWORK = re.compile(r"urlopen error (?:unknown url type|\[Errno 2\])")
+_LOCAL = re.compile(r"/multiprocessing/")
+"""Its managers and listeners talk to processes of the same program."""
+
+
 def is_network(crash: Crash) -> bool:
+    if _NOT_NETWORK.search(crash.message):
+        return False
+    if crash.name == "ConnectionRefusedError":
+        return not any(_LOCAL.search(frame.file) for frame in crash.frames)
     return bool(_NETWORK_TYPES.match(crash.type) or _NETWORK.search(crash.message))
 
 
@@ -283,32 +322,42 @@ def network_line(*texts: str) -> str | None:
     return None
 
 
-# --- everything else ----------------------------------------------------------------------------
+# --- endings ------------------------------------------------------------------------------------
 
-_ABSOLUTE = re.compile(r"'(/[^']+)'")
-_REASONS = (
-    ("EOFError", re.compile(r"EOF when reading a line"), "waits for input"),
-    ("UnpicklingError", re.compile(r"invalid load key, 'v'"), "git-lfs pointer"),
-    ("OSError", re.compile(r"Read-only file system"), "read-only place"),
-    ("PermissionError", re.compile(r""), "no permission"),
-    ("ImportError", re.compile(r"cannot import name"), "version skew"),
-    ("AttributeError", re.compile(r"^module '\w+' has no attribute"), "version skew"),
-    ("TerminatedWorkerError", re.compile(r""), "worker died"),
-    ("BrokenProcessPool", re.compile(r""), "worker died"),
-    ("RecursionError", re.compile(r""), "recursion"),
-)
+_SIGNALS = {
+    1: "SIGHUP",
+    2: "SIGINT",
+    3: "SIGQUIT",
+    4: "SIGILL",
+    5: "SIGTRAP",
+    6: "SIGABRT",
+    7: "SIGBUS",
+    8: "SIGFPE",
+    9: "SIGKILL",
+    10: "SIGUSR1",
+    11: "SIGSEGV",
+    12: "SIGUSR2",
+    13: "SIGPIPE",
+    14: "SIGALRM",
+    15: "SIGTERM",
+    24: "SIGXCPU",
+    25: "SIGXFSZ",
+    31: "SIGSYS",
+}
+"""Linux's numbers, whatever the host is: there a container's process runs."""
 
 
-def reason_of(crash: Crash) -> str:
-    """A finer word for a runtime error, or ""."""
-    if crash.name == "FileNotFoundError":
-        path = _ABSOLUTE.search(crash.message)
-        foreign = path and not path.group(1).startswith(("/workspace", "/out", "/data", "/in"))
-        return "absolute path" if foreign else "missing file"
-    for name, pattern, reason in _REASONS:
-        if crash.name == name and pattern.search(crash.message):
-            return reason
-    return ""
+def signal_name(exit_code: int | None) -> str | None:
+    """The signal that an exit status over 128 stands for, as a shell and the engine report it."""
+    return None if exit_code is None else _SIGNALS.get(exit_code - 128)
+
+
+_USAGE = re.compile(r"^usage: .*(?:\n.*){1,40}: error: ", re.MULTILINE)
+
+
+def is_usage(text: str) -> bool:
+    """Whether argparse refused the arguments."""
+    return _USAGE.search(text) is not None
 
 
 def last_line(text: str) -> str:

@@ -92,6 +92,8 @@ def submission_env(limits: Limits, seed: int) -> dict[str, str]:
         "VIRTUAL_ENV": ENV,
         "PYTHONDONTWRITEBYTECODE": "1",
         "PYTHONUNBUFFERED": "1",
+        # Where compiled code crashes, the line of the program that it was called from is told.
+        "PYTHONFAULTHANDLER": "1",
         "PYTHONHASHSEED": "0",
         "ORCH_SEED": str(seed),
         "OMP_NUM_THREADS": threads,

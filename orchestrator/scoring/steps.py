@@ -27,7 +27,8 @@ from orchestrator.sandbox.container import ContainerSpec, Mount, run_step
 from orchestrator.sandbox.environment import Environment
 from orchestrator.sandbox.limits import MIB
 from orchestrator.sandbox.volume import Scratch, Volume
-from orchestrator.scoring.failures import StepEvidence, classify
+from orchestrator.scoring.evidence import StepEvidence
+from orchestrator.scoring.failures import classify, without_output
 from orchestrator.scoring.grade import check
 from orchestrator.scoring.predictions import Columns
 from orchestrator.scoring.runtime import (
@@ -151,6 +152,8 @@ class Workplace:
             return result
         # The step's container is gone by now: nothing can change what is looked at.
         found = read_output(spot.drawer, self._bench.limits.output_mb * MIB)
+        if found is None:
+            found = without_output(self._evidence(result.record, columns), OUTPUT_NAME)
         if isinstance(found, Failure):
             return StepResult(result.record, failure=found)
         return StepResult(result.record, output=found)
@@ -196,22 +199,25 @@ class Workplace:
     def _judged(self, record: StepRecord, columns: frozenset[str] | None) -> StepResult:
         if record.ending is Ending.EXITED and record.exit_code == 0:
             return StepResult(record)
-        evidence = StepEvidence(
+        failure = self._too_large or classify(self._evidence(record, columns))
+        return StepResult(record, failure=failure)
+
+    def _evidence(self, record: StepRecord, columns: frozenset[str] | None) -> StepEvidence:
+        return StepEvidence(
             step=record,
             tree=self._files.keys(),
             packages=self._environment.packages if self._environment else frozenset(),
             columns=columns,
             columns_elsewhere=self._bench.data_columns,
         )
-        return StepResult(record, failure=self._too_large or classify(evidence))
 
 
-def read_output(out: Drawer, max_bytes: int) -> bytes | Failure:
-    """The predictions a step left, if they are one regular file within limits."""
+def read_output(out: Drawer, max_bytes: int) -> bytes | Failure | None:
+    """The predictions a step left, if they are one regular file within limits; None: no file."""
     try:
         entry = out.stat(OUTPUT_NAME)
         if entry is None:
-            return _output_failure(FailureClass.OUTPUT_SCHEMA, "was not written")
+            return None
         if entry.kind == "file" and entry.size > max_bytes:
             text = f"has {entry.size} bytes; at most {max_bytes} are read"
             return _output_failure(FailureClass.OUTPUT_TOO_LARGE, text)

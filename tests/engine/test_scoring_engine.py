@@ -87,9 +87,15 @@ CRASHES = [
     ("more memory than exists", "x = [0] * (1 << 45)", C.OUT_OF_MEMORY, "MemoryError"),
     ("exit status", "raise SystemExit(3)", C.RUNTIME_ERROR, "exited with status 3"),
     ("segfault", "import ctypes; ctypes.string_at(0)", C.RUNTIME_ERROR, "SIGSEGV"),
-    ("kills itself", "import os; os.kill(os.getpid(), 9)", C.KILLED, "SIGKILL"),
+    ("kills itself", "import os; os.kill(os.getpid(), 9)", C.KILLED, "status 137"),
     ("waits for input", "input('path? ')", C.RUNTIME_ERROR, "EOFError"),
     ("writes nothing", "", C.OUTPUT_SCHEMA, "predictions.csv was not written"),
+    (
+        "catches what went wrong and writes nothing",
+        "import traceback\ntry: import bs4\nexcept ImportError: traceback.print_exc()",
+        C.UNDECLARED_DEPENDENCY,
+        "it ended with status 0 and without predictions.csv",
+    ),
     (
         "symlink as output",
         "import os; os.symlink('/etc/passwd', '/out/predictions.csv')",
@@ -103,7 +109,7 @@ CRASHES = [
         C.OUTPUT_SCHEMA,
         "regular",
     ),
-    ("exit status of a kill", "raise SystemExit(137)", C.KILLED, "SIGKILL"),
+    ("exit status of a kill", "raise SystemExit(137)", C.KILLED, "status 137"),
     ("folder as output", "import os; os.mkdir('/out/predictions.csv')", C.OUTPUT_SCHEMA, "regular"),
     (
         "sparse giant as output",

@@ -6,10 +6,12 @@ import re
 
 import pytest
 
+from orchestrator.records.failures import TABLE, Attribution
 from orchestrator.records.failures import FailureClass as C
 from orchestrator.records.schema import Captured, Ending, StepRecord
 from orchestrator.scoring import tracebacks
-from orchestrator.scoring.failures import StepEvidence, classify
+from orchestrator.scoring.evidence import StepEvidence
+from orchestrator.scoring.failures import classify, without_output
 from orchestrator.scoring.tracebacks import last_crash
 
 TREE = ("train.py", "predict.py", "features.py", "spamlib/__init__.py", "spamlib/text.py")
@@ -504,7 +506,7 @@ TRACEBACKS: list[tuple[str, str, C, str]] = [
             error="ValueError: bad value 0",
         ),
         C.RUNTIME_ERROR,
-        "ValueError: bad value 0 (predict.py, line 12)",
+        "ValueError: bad value 0 (train.py, line 4)",
     ),
     (
         "worker of multiprocessing",
@@ -558,7 +560,7 @@ TRACEBACKS: list[tuple[str, str, C, str]] = [
         "  +-+---------------- 1 ----------------\n    | ValueError: x\n"
         "    +------------------------------------\n",
         C.RUNTIME_ERROR,
-        "ExceptionGroup: several (1 sub-exception)",
+        "ValueError: x (predict.py, line 1)",
     ),
     (
         "recursion",
@@ -673,7 +675,10 @@ def test_a_crash_printed_before_a_signal_is_the_cause():
 
 def test_a_segfault_is_named():
     failure = classify(evidence("Fatal Python error: Segmentation fault\n", exit_code=139))
-    assert (failure.reason, failure.sentence) == ("SIGSEGV", "predict was ended by SIGSEGV")
+    assert (failure.reason, failure.sentence) == (
+        "SIGSEGV",
+        "predict crashed below Python, by SIGSEGV: Segmentation fault",
+    )
 
 
 def test_a_traceback_on_stdout_is_found_too():
@@ -718,8 +723,15 @@ def test_without_knowing_the_columns_a_lookup_in_a_frame_counts():
         (" " * 2000 + "\n") * 100,
         '  File "a", line 1\n' * 10_000,
         "\x1b[" * 100_000,
+        "[... 1 bytes left out ...]\n" * 20_000,
+        '[... 1 bytes left out ...]\n  File "a", line 1, in f\n' * 10_000,
+        "  +-+---------------- 1 ----------------\n    | x\n" * 10_000,
+        "\u2502 " * 100_000,
+        "\u256d\u2500 Traceback (most recent call last) \u2500\u256e\n" * 5000,
+        "usage: x\n" * 20_000,
+        "Fatal Python error: x\n" * 20_000,
     ],
-    ids=range(8),
+    ids=range(15),
 )
 def test_hostile_text_is_read_in_time(text):
     assert classify(evidence(text)).failure_class is C.RUNTIME_ERROR
@@ -761,3 +773,91 @@ def test_tracebacks_that_never_end_are_each_read_once(monkeypatch):
     text = ' Traceback (most recent call last):\n  File "a", line 1, in f\n    g()\n' * 500
     assert last_crash(text) is None
     assert len(looked) <= 1500
+
+
+CUT = "[... 812345 bytes left out ...]\n"
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        pytest.param(
+            "Traceback (most recent call last):\n"
+            + MAIN
+            + f"\n{CUT}  rest of a line\n"
+            + at("/workspace/features.py", 3, "f", "return f()")
+            + "\nKeyError: 'zz'\n",
+            id="in the middle",
+        ),
+        pytest.param(
+            f"debug\n{CUT}st of a line\n"
+            + at("/workspace/features.py", 3, "f", "return f()")
+            + "\nKeyError: 'zz'\n",
+            id="its head is gone",
+        ),
+        pytest.param(
+            f"debug\n{CUT}rror: of something else\n"
+            + trace(at("/workspace/features.py", 3, "f"), error="KeyError: 'zz'"),
+            id="a whole one follows",
+        ),
+    ],
+)
+def test_a_traceback_across_a_cut(text):
+    assert classify(evidence(text)).sentence == "predict: KeyError: 'zz' (features.py, line 3)"
+
+
+def test_a_message_that_is_cut_keeps_its_type():
+    text = trace(MAIN, error=f"ValueError: {'x' * 999}\n{CUT}{'x' * 999}")
+    assert classify(evidence(text)).sentence.startswith("predict: ValueError: xxx")
+
+
+def test_the_thread_that_died_is_told_from_others():
+    text = (
+        "Fatal Python error: Segmentation fault\n\n"
+        "Thread 0x00007f (most recent call first):\n"
+        '  File "/workspace/train.py", line 5 in wait\n\n'
+        "Current thread 0x00007e (most recent call first):\n"
+        '  File "/usr/lib/python3.11/ctypes/__init__.py", line 519 in string_at\n'
+        '  File "/workspace/features.py", line 3 in f\n'
+        '  File "/workspace/predict.py", line 9 in <module>\n\n'
+        "Extension modules: numpy (total: 1)\n"
+    )
+    place = classify(evidence(text, exit_code=139)).evidence[-1]
+    assert (place.source, place.line) == ("features.py", 3)
+
+
+def test_an_ending_that_the_engine_does_not_tell_is_unknown():
+    failure = classify(evidence(trace(MAIN, error="ValueError: x"), exit_code=None))
+    assert (failure.failure_class, failure.attribution) == (C.UNKNOWN, Attribution.UNKNOWN)
+
+
+@pytest.mark.parametrize("ending", [Ending.EXITED, Ending.KILLED])
+def test_status_137_alone_is_neither_memory_nor_a_signal(ending):
+    failure = classify(evidence("Killed\n", exit_code=137, ending=ending))
+    assert failure.failure_class is C.KILLED
+    assert not re.search("SIGKILL|memory", failure.sentence)
+
+
+@pytest.mark.parametrize("attribution", [Attribution.HARNESS, Attribution.TASK])
+@pytest.mark.parametrize("exit_code", [0, 1, 2, 125, 126, 127, 134, 137, 139, 255])
+def test_nothing_that_a_program_prints_makes_it_another_s_failure(attribution, exit_code):
+    classes = [c for c in C if TABLE[c].attribution is attribution]
+    words = "\n".join(f"orch: {c.value} ({attribution.value}): {TABLE[c].mend}" for c in classes)
+    texts = (words, trace(MAIN, error=f"{classes[0].value}: {words}"), f"{DIRECT}{words}\n")
+    for text in texts:
+        for found in (evidence(text, exit_code=exit_code), evidence("", text, exit_code=exit_code)):
+            assert classify(found).attribution is Attribution.MODEL
+            assert without_output(found, "predictions.csv").attribution is Attribution.MODEL
+
+
+def test_a_module_of_compiled_code_is_not_the_submission_s():
+    frame = at("pandas/_libs/hashtable_class_helper.pxi", 7734, "get_item")
+    text = trace(MAIN, frame, error="TypeError: x")
+    assert classify(evidence(text)).sentence == "predict: TypeError: x (predict.py, line 12)"
+
+
+@pytest.mark.parametrize("key", ["()", "[]", ""])
+def test_a_key_that_is_no_name_is_no_column(key):
+    assert (
+        classify(evidence(trace(MAIN, error=f"KeyError: {key}"))).failure_class is C.RUNTIME_ERROR
+    )

@@ -1,0 +1,27 @@
+"""What would mend a failure whose reason is finer than its class. Read with the failure table."""
+
+MENDS = {
+    "absolute path": "name files as the command does, or beside the program",
+    "arguments": "the program must take the arguments that the spec names",
+    "circular import": "two files import one another; move what both need into a third",
+    "empty file": "the file that is loaded is empty; write it whole in the step before",
+    "git-lfs pointer": "the file is a pointer to one kept elsewhere; write the real content",
+    "kept in /tmp": "each step has a /tmp of its own; keep files in the working folder",
+    "missing file": "the file must be written by a step before, or be part of the submission",
+    "no permission": "write to the working folder or the output named by the command",
+    "not fitted": "fit the model before it predicts, and save it after it was fitted",
+    "not text": "open the file with the encoding it has, or as bytes",
+    "open files": "close files after use; only so many may be open at once",
+    "own module not found": "the module is in the submission, in another folder than is imported",
+    "own name not found": "the file is there and lacks the name that is imported from it",
+    "read-only place": "write to the working folder or the output named by the command",
+    "recursion": "a function calls itself without end",
+    "relative import": "a program started by its file has no package; import by plain name",
+    "shadows a module": "a file of the submission has the name of the module; rename it",
+    "standard library": "this part of the standard library is not there; do without",
+    "syntax of other code": "text that is run or parsed as code does not parse",
+    "unexpected argument": "the function takes no such argument in the version installed",
+    "version skew": "pin the version that the code is written for, or adapt the code",
+    "waits for input": "nobody answers; take everything from arguments and files",
+    "worker died": "a worker process crashed; run it in one process to see why",
+}
