@@ -80,7 +80,7 @@ def trial(task: str, models: str, as_json: bool, **options: Any) -> None:
         print_json(summary.model_dump(mode="json"))
     else:
         print_summary(summary)
-    sys.exit(1 if summary.harness_failures else 0)
+    sys.exit(summary.exit_code)
 
 
 @click.command()

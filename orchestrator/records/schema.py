@@ -8,6 +8,7 @@ from pydantic import BaseModel, ConfigDict, Field, computed_field, model_validat
 
 from orchestrator.config import Price
 from orchestrator.records.failures import TABLE, Attribution, FailureClass
+from orchestrator.records.reasons import MENDS
 
 SCHEMA_VERSION = 1
 
@@ -44,6 +45,11 @@ class Failure(Record):
     def valid(self) -> bool:
         """Whether the run still counts in the denominator."""
         return TABLE[self.failure_class].valid
+
+    @property
+    def mend(self) -> str:
+        """What would fix it."""
+        return MENDS.get(self.reason, TABLE[self.failure_class].mend)
 
 
 class Ending(StrEnum):

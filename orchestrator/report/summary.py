@@ -176,6 +176,12 @@ class TrialSummary(_View):
     """Ids of the runs that a fault of ours ended."""
     models: list[ModelView]
 
+    @property
+    def exit_code(self) -> int:
+        """0; 1 where a run ended by a failure that is no result."""
+        counted = [count for model in self.models for count in model.failures]
+        return max((TABLE[count.failure_class].exit_code for count in counted), default=0)
+
 
 def summarise_store(store: TrialStore, *, alive: bool) -> TrialSummary:
     """Summary of a trial from its folder. Raises RecordNotFound, RecordUnreadable.
@@ -297,7 +303,7 @@ def _failure_view(failure: Failure | None) -> FailureView | None:
         stage=failure.stage,
         reason=failure.reason,
         sentence=failure.sentence,
-        mend=TABLE[failure.failure_class].mend,
+        mend=failure.mend,
         evidence=[item.model_dump() for item in failure.evidence],
     )
 

@@ -14,7 +14,7 @@ from rich.padding import Padding
 from rich.table import Table
 from rich.text import Text
 
-from orchestrator.records.failures import TABLE, FailureClass
+from orchestrator.records.failures import FailureClass
 from orchestrator.records.schema import ScoreRecord
 from orchestrator.report import leaks, spread
 from orchestrator.report.imports import import_lines
@@ -63,7 +63,7 @@ def print_score(record: ScoreRecord, to: Console | None = None) -> None:
     if record.failure:
         failure = record.failure
         to.print(Text(f"{failure.failure_class.value} ({failure.attribution.value})", style="red"))
-        _print_lines([inert(failure.sentence), f"({TABLE[failure.failure_class].mend})"], to)
+        _print_lines([inert(failure.sentence), f"({failure.mend})"], to)
         places = ((e.source, e.line, e.excerpt) for e in failure.evidence)
         _print_lines(
             [
