@@ -18,7 +18,7 @@ def doctor(as_json: bool, **options: Any) -> None:
 
     Exit code 2 when something that a trial needs does not work.
     """
-    from orchestrator.report.text import console
+    from orchestrator.report.terminal import console
     from orchestrator.trial.doctor import failed, render_checks, run_doctor
 
     checks = run_doctor(find_settings(**options))

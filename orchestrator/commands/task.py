@@ -92,7 +92,7 @@ def score(task: str, folder: Path, runtime: str | None, as_json: bool, **options
     Trains and predicts in containers without network, grades outside. A failure of the
     submission is a result: its class and evidence are printed and the exit code is 0.
     """
-    from orchestrator.report.text import print_score
+    from orchestrator.report.score import print_score
     from orchestrator.trial.calibrate import ScoreOptions, score_submission
 
     settings = find_settings(runtime=runtime)

@@ -11,7 +11,7 @@ from orchestrator.errors import OrchError
 from orchestrator.models.reference import ModelReference
 from orchestrator.records.schema import RunRecord, RunStatus, TrialRecord
 from orchestrator.records.store import TrialStore, list_trials
-from orchestrator.report.text import duration
+from orchestrator.report.units import duration
 from orchestrator.task import AgentStageSpec, ExecuteStageSpec, Task
 from orchestrator.trial.facts import Facts, size
 

@@ -16,7 +16,7 @@ from scoring_lab import GOOD, Lab, lab
 
 from orchestrator.records.failures import FailureClass as C
 from orchestrator.records.schema import Ending, ScoreRecord
-from orchestrator.report.text import print_score
+from orchestrator.report.score import print_score
 from orchestrator.sandbox.container import ContainerSpec, Hardening
 from orchestrator.sandbox.engine import Engine
 from orchestrator.sandbox.limits import Limits

@@ -19,8 +19,9 @@ from orchestrator.records.schema import (
     TrialRecord,
 )
 from orchestrator.report.said_done import SaidDone, outcome, share
+from orchestrator.report.score import print_score
 from orchestrator.report.summary import summarise
-from orchestrator.report.text import print_score, render
+from orchestrator.report.text import render
 
 SENTENCE = "We leave `moderator_flagged` out.\x1b]0;owned\x07 [red]"
 

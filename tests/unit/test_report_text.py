@@ -21,8 +21,10 @@ from orchestrator.records.schema import (
     Usage,
 )
 from orchestrator.report.inert import inert
+from orchestrator.report.score import print_score
 from orchestrator.report.summary import summarise
-from orchestrator.report.text import cost, count, duration, print_score, render
+from orchestrator.report.text import render
+from orchestrator.report.units import cost, count, duration
 
 HOSTILE = {
     "colour": ("a\x1b[31mred\x1b[0m b", "ared b"),
