@@ -214,6 +214,10 @@ class Alteration(Record):
     """How the column was altered, or why nothing came of it."""
     changed: float | None = None
     """Share of rows whose prediction changes."""
+    touched: float | None = None
+    """Share of rows whose value is another one than before; None where the column is dropped."""
+    changed_touched: float | None = None
+    """Share of those whose prediction changes."""
     failure: Failure | None = None
     """What went wrong, be it the submission's doing or ours; the score is not touched by it."""
 

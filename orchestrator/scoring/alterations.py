@@ -21,11 +21,17 @@ OTHER = "0"
 
 @dataclass(frozen=True)
 class Altered:
-    """A CSV file's bytes with a column altered; `note` says how, in words that name the column."""
+    """A CSV file's bytes with a column altered; `note` says how, in words that name the column.
+
+    `touched` are the places of the rows whose value is another one, `share` is what they are of
+    all; None where nothing was put in its place.
+    """
 
     kind: AlterationKind
     content: bytes
     note: str
+    touched: tuple[int, ...] = ()
+    share: float | None = None
 
 
 def altered(content: bytes, column: str) -> list[Altered]:
@@ -42,9 +48,17 @@ def altered(content: bytes, column: str) -> list[Altered]:
     value = OTHER if all(_equal(held, SET) for held in values) else SET
     shuffled, how = _shuffled(values, value, column)
     what = f"{column} added and" if added else column
+
+    def put(kind: AlterationKind, now: Sequence[str], how: str) -> Altered:
+        touched = tuple(
+            n for n, (old, new) in enumerate(zip(values, now, strict=True)) if not _equal(old, new)
+        )
+        content = _with(header, rows, place, now)
+        return Altered(kind, content, f"{what} {how}", touched, len(touched) / len(rows))
+
     made = [
-        Altered("set", _with(header, rows, place, [value] * len(rows)), f"{what} set to {value}"),
-        Altered("shuffled", _with(header, rows, place, shuffled), f"{what} {how}"),
+        put("set", [value] * len(rows), f"set to {value}"),
+        put("shuffled", shuffled, how),
     ]
     if not added:
         made.append(Altered("dropped", _without(header, rows, place), f"{column} dropped"))
@@ -67,7 +81,7 @@ def _shuffled(values: Sequence[str], value: str, column: str) -> tuple[list[str]
 
 def _equal(held: str, value: str) -> bool:
     try:
-        return float(held) == float(value)
+        return held == value or float(held) == float(value)
     except ValueError:
         return False
 

@@ -15,7 +15,7 @@ import sys
 import tempfile
 from collections.abc import Iterable, Iterator, Sequence
 from contextlib import contextmanager, suppress
-from dataclasses import asdict
+from dataclasses import asdict, dataclass
 from pathlib import Path
 from types import TracebackType
 from typing import Any
@@ -44,6 +44,8 @@ class Job(_Wire):
 
     predictions: str
     altered: list[str] = []
+    touched: list[list[int]] = []
+    """For each of `altered` the places among `ids` that a share of their own is wanted for."""
     key: str | None = None
     ids: list[str] = []
     columns: dict[str, Any]
@@ -53,6 +55,8 @@ class Compared(_Wire):
     """Predictions beside others: the share of rows that differ, or why they can't be read."""
 
     changed: float | None = None
+    changed_touched: float | None = None
+    """Of the rows that were asked for; None where none was."""
     problems: list[str] = []
 
 
@@ -129,12 +133,26 @@ def check(content: bytes, ids: Sequence[str], columns: Columns) -> Failure | Non
     return found if isinstance(found, Failure) else None
 
 
+@dataclass(frozen=True)
+class Other:
+    """Predictions to be compared; `touched` are places among the ids that are looked at apart."""
+
+    content: bytes
+    touched: Sequence[int] = ()
+
+
 def compare(
-    content: bytes, others: Sequence[bytes], ids: Sequence[str], columns: Columns
+    content: bytes, others: Sequence[Other], ids: Sequence[str], columns: Columns
 ) -> list[Compared] | Failure:
     """How far other predictions for the same ids differ from those of a file that can be graded."""
-    with _laid(content, *others) as paths:
-        job = Job(predictions=paths[0], altered=paths[1:], ids=list(ids), columns=asdict(columns))
+    with _laid(content, *(other.content for other in others)) as paths:
+        job = Job(
+            predictions=paths[0],
+            altered=paths[1:],
+            touched=[list(other.touched) for other in others],
+            ids=list(ids),
+            columns=asdict(columns),
+        )
         found = _asked(job)
     return found if isinstance(found, Failure) else found.compared
 
@@ -182,7 +200,7 @@ def verdict(content: bytes, key: Sequence[tuple[str, int]], columns: Columns) ->
 
 
 def comparison(
-    content: bytes, others: Iterable[bytes], ids: Sequence[str], columns: Columns
+    content: bytes, others: Iterable[Other], ids: Sequence[str], columns: Columns
 ) -> Verdict:
     """Whether a file's bytes could be graded, and each of the others beside it."""
     found = predictions.read(content, ids, columns)
@@ -190,12 +208,18 @@ def comparison(
         return Verdict(problems=found.problems)
     compared = []
     for each in others:
-        other = predictions.read(each, ids, columns)
+        other = predictions.read(each.content, ids, columns)
         if isinstance(other, Refused):
             compared.append(Compared(problems=other.problems))
         else:
-            differing = sum(a != b for a, b in zip(found.labels, other.labels, strict=True))
-            compared.append(Compared(changed=differing / len(ids)))
+            differs = [a != b for a, b in zip(found.labels, other.labels, strict=True)]
+            there = [differs[place] for place in each.touched]
+            compared.append(
+                Compared(
+                    changed=sum(differs) / len(ids),
+                    changed_touched=sum(there) / len(there) if there else None,
+                )
+            )
     return Verdict(compared=compared)
 
 
@@ -224,7 +248,10 @@ def _main() -> None:
     columns = Columns(**job.columns)
     content = Path(job.predictions).read_bytes()
     if job.key is None:
-        others = (Path(path).read_bytes() for path in job.altered)
+        others = (
+            Other(Path(path).read_bytes(), touched)
+            for path, touched in zip(job.altered, job.touched, strict=True)
+        )
         answer = comparison(content, others, job.ids, columns)
     else:
         answer = verdict(content, read_key(Path(job.key), columns), columns)

@@ -31,6 +31,7 @@ def test_use_of_the_column_shows_and_a_crash_without_it_fails_nothing(bench):
     assert list(by_kind) == ["set", "shuffled", "dropped", "repeated"]
     assert len(record.leak.alterations) == 5
     assert (by_kind["set"].changed, by_kind["shuffled"].changed) == (1.0, 0.5)
+    assert (by_kind["shuffled"].touched, by_kind["shuffled"].changed_touched) == (0.5, 1.0)
     assert by_kind["repeated"].changed == 0.0
     assert by_kind["dropped"].failure.failure_class is C.INPUT_SCHEMA
     assert "lacks: 'flag'" in by_kind["dropped"].failure.sentence

@@ -10,8 +10,8 @@ import pytest
 from orchestrator.records.failures import FailureClass as C
 from orchestrator.records.schema import Alteration, Failure, LeakProbe, ScoreRecord
 from orchestrator.scoring.alterations import altered
+from orchestrator.scoring.leak_verdict import bound, verdict_of
 from orchestrator.scoring.listed import listed_in
-from orchestrator.scoring.probes import bound, verdict_of
 
 
 def column(content: bytes, name: str) -> list[str | None]:
@@ -125,6 +125,55 @@ def test_the_verdict(made: list[Alteration], listed: str | None, verdict: str, s
     assert probe.verdict == verdict
     assert says in probe.evidence
     assert probe.alterations == made
+
+
+def mixed(touched: float, changed_touched: float, changed: float) -> Alteration:
+    return Alteration(
+        kind="shuffled",
+        note="flag shuffled",
+        changed=changed,
+        touched=touched,
+        changed_touched=changed_touched,
+    )
+
+
+@pytest.mark.parametrize(
+    ("shuffled", "verdict"),
+    [
+        (mixed(0.5, 1.0, 0.5), "used"),
+        (mixed(0.5, 0.4, 0.3), "used"),
+        (mixed(0.01, 1.0, 0.01), "used"),
+        (mixed(1.0, 0.4, 0.4), "used"),
+        # As many of the rows whose value stayed: the program differs from start to start.
+        (mixed(0.5, 1.0, 1.0), "unclear"),
+        (mixed(0.5, 0.3, 0.3), "unclear"),
+        (mixed(0.5, 0.31, 0.3), "unclear"),
+        (mixed(0.01, 0.0, 0.3), "unclear"),
+    ],
+)
+def test_use_changes_predictions_where_the_value_changed(
+    shuffled: Alteration, verdict: str
+) -> None:
+    whole = mixed(1.0, shuffled.changed or 0.0, shuffled.changed or 0.0)
+    whole.kind = "set"
+    again = results(None, None, None, 0.0, 0.0)
+    probe = verdict_of("flag", [whole, shuffled, *again], None, 1000)
+    assert probe.verdict == verdict
+
+
+@pytest.mark.parametrize(("touched", "verdict"), [(0.5, "unclear"), (0.01, "used")])
+def test_use_shows_in_some_rows_as_it_does_in_all(touched: float, verdict: str) -> None:
+    whole = mixed(1.0, 0.8, 0.8)
+    whole.kind = "set"
+    still = [whole, mixed(touched, 0.0, 0.0), *results(None, None, None, 0.0, 0.0)]
+    assert verdict_of("flag", still, None, 1000).verdict == verdict
+
+
+def test_rows_whose_value_is_the_same_number_are_not_touched() -> None:
+    put, shuffled, dropped = altered(table(["1", "1.0", "0", "x"]), "flag")
+    assert (put.touched, put.share) == ((2, 3), 0.5)
+    assert len(shuffled.touched) <= 4
+    assert (dropped.touched, dropped.share) == ((), None)
 
 
 def test_what_is_no_sign_of_use_grows_with_what_changes_anyway() -> None:

@@ -13,6 +13,7 @@ import pytest
 from orchestrator.scoring import predictions
 from orchestrator.scoring.grade import (
     Grader,
+    Other,
     Verdict,
     check,
     compare,
@@ -230,9 +231,14 @@ def test_case_06_says_what_is_wrong(name, says):
 
 
 def test_the_share_of_changed_predictions_is_over_all_rows():
-    others = [rows("1,1", "2,1", "3,0", "4,1"), rows("1,1"), PLAIN]
+    others = [
+        Other(rows("1,1", "2,1", "3,0", "4,1"), [0, 1]),
+        Other(rows("1,1"), [0]),
+        Other(PLAIN),
+    ]
     result = comparison(PLAIN, others, IDS, COLUMNS)
     assert [one.changed for one in result.compared] == [0.25, None, 0.0]
+    assert [one.changed_touched for one in result.compared] == [0.5, None, None]
     assert result.compared[1].problems == ["3 of 4 ids missing (2, 3, 4)"]
     assert compare(PLAIN, others, IDS, COLUMNS) == result.compared
 

@@ -14,8 +14,8 @@ import pytest
 
 from orchestrator.records.schema import Alteration, Failure
 from orchestrator.scoring.alterations import altered
+from orchestrator.scoring.leak_verdict import verdict_of
 from orchestrator.scoring.listed import listed_in
-from orchestrator.scoring.probes import verdict_of
 from orchestrator.task import load_task
 
 TASK = Path(__file__).parents[2] / "tasks" / "spam"
