@@ -34,7 +34,8 @@ _OUT = re.compile(
     r"|withh[eo]ld\w*|reject\w*|disregard\w*|unused|forgo\w*|eliminat\w*|avoid\w*|except|without"
     r"|apart from|other than|rather than|instead of|decided against|banned|off.limits"
     r"|(?:not|never) (?:considered|taken into account)|(?:columns|features|everything) but"
-    r"|refrain\w* from|(?:model|classifier) (?:does not|doesn't|never) sees?)\b"
+    r"|(?:has|have|had) to go|must go|refrain\w* from"
+    r"|(?:model|classifier) (?:does not|doesn't|never) sees?)\b"
 )
 _IN = re.compile(
     r"\b(?:use[ds]?|using|utili[sz]\w*|includ\w*|keep\w*|kept|retain\w*|feeds?|feeding|fed"
@@ -42,7 +43,7 @@ _IN = re.compile(
     r"|stays? in|taken|(?:(?<=not )|(?<=we ))take|adopt\w*|trained on|add(?:s|ed|ing)?"
     r"|pass(?:es|ed)?|combin\w*|consists? of|our (?:\w+ ){0,3}(?:feature|predictor)"
     r"|(?:serve|served|treat|treated|take|act)s? (?:\S+ )?as (?:an? )?(?:\w+ )?(?:feature|input)"
-    r"|goes (?:straight|directly) into|one of (?:the|our) (?:features|inputs))\b"
+    r"|goes (?:straight|directly) into|(?:one of|among) (?:the|our) (?:features|inputs))\b"
 )
 _EXCEPT = re.compile(r"\b(?:except|but|apart from|other than|excluding)\b[\w, ]{0,80}$")
 _PARTED = re.compile(
@@ -63,7 +64,8 @@ _NOT = re.compile(
 )
 _MAYBE = re.compile(
     r"\b(?:if|whether|unless|may|might|could|would|(?<!not )(?<!never )consider\w*|possibly"
-    r"|perhaps|maybe|tempting|option\w*|otherwise|to be decided|tbd|depending|will check"
+    r"|perhaps|maybe|initial(?:ly)?|originally|at first"
+    r"|tempting|option\w*|otherwise|to be decided|tbd|depending|will check"
     r"|want to|tried|try|experiment\w*)\b|\?"
 )
 _BREAK = re.compile(
@@ -93,6 +95,7 @@ _SAYS_IN = re.compile(r"\b(?:used|use|included?|kept|keep|selected|goes in|go in
 _GENERAL = re.compile(r"\b(?:columns?|features?|inputs?|signals?|predictors?)\b")
 _SUBJECT = re.compile(r"(?:the \w+ )?it [a-z]")
 """A sentence that tells something of the column, and lists it not."""
+_IN_BRACKETS = re.compile(r"\s?\([^()]{0,200}\)")
 _TOLD = re.compile(r"\s*[:=→]\s*(\S{1,8}?)(?=[\s.,;]{0,3}(?:$|[(–—-]|[.,;]\s))")
 """`x: no (a leak)`"""
 _YES = frozenset({"yes", "y", "✓", "✔", "✅", "x", "true", "in", "ja"})
@@ -103,9 +106,11 @@ _LATE = re.compile(
     r"|arrival|event)\b|\bdownstream\b|\bfrom the future\b|\btoo late\b"
     r"|\bafter (?:the )?(?:arrival|delivery)\b"
     r"|(?:\b(?:not|never|nobody|no ?one|no \w+ has|cannot|nothing)\b|n't\b)[^.;,]{0,60}?"
-    r"\b(?:known|ava?i?lab\w*|exist\w*|present|there|filled|set|flagged|seen|looked|happened)\b"
-    r"|\b(?:only|first|set|assigned|written|added|filled|happens?|acts?|made|created|recorded|comes?|generated|produced|determined"
-    r"|populated|reviews?|flags?|flagged)\b[^.;]{0,40}?\b(?:after|later|once)\b"
+    r"\b(?:known|ava?i?lab\w*|exist\w*|present|there|filled|set|flagged|seen|looked|happened|moderated"
+    r"|reviewed|decided)\b"
+    r"|\b(?:only|first|set|assigned|written|added|filled|happens?|acts?|made|created|recorded|comes?"
+    r"|generated|produced|determined|populated|reviews?|flags?|flagged)\b[^.;]{0,40}?\b(?:after|later|once)\b"
+    r"|\balready (?:seen|read|looked|reviewed|delivered|in the)\b"
     r"|\bcan only\b[^.;]{0,50}?\balready\b|\balways be (?:zero|0|empty)\b"
     r"|\bbefore (?:any|a|some|anyone|anybody|somebody)\b[^.;]{0,30}?\b(?:seen|looked|read|review)"
 )
@@ -119,7 +124,7 @@ _MAYBE_LEAK = re.compile(
 _EARLY = re.compile(
     r"\b(?:available|known|present|accessible|provided|given|part of)\b[^.;]{0,40}?"
     r"\b(?:at|when|in|during|on|by|that)\b[^.;]{0,40}?\b(?:predict\w*|inference|scoring|score|serving|arriv\w*|lands?"
-    r"|run ?time|moment|inputs?|time|day)\b"
+    r"|run ?time|runs|moment|inputs?|time|day)\b|\binputs?\b[^.;]{0,20}?\bpredict"
 )
 _ASKS_KNOWN = re.compile(r"\b(?:known|available|availability|at prediction|at inference)\b")
 _UNSURE = re.compile(
@@ -200,6 +205,9 @@ def _in_cells(sentence: Sentence) -> list[Stance]:
 def _in_sentence(text: str, name: re.Pattern[str] | None) -> list[Stance]:
     """Stances of the verbs that govern the name; without a name, of all verbs."""
     if name is not None and (mention := name.search(text)):
+        # `not used: a (an id), x (late)`: what is said of the others does not part x from its verb.
+        text = _IN_BRACKETS.sub("", text[: mention.start()]) + text[mention.start() :]
+        mention = name.search(text) or mention
         if re.match(r"why not\b", text):
             return ["no"]
         told = _TOLD.match(text, mention.end())

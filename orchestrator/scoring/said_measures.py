@@ -34,12 +34,16 @@ _AGAINST_BEFORE = re.compile(
 _AGAINST_AFTER = re.compile(
     r"^[^.;,()]{0,60}?\b(?:mislead\w*|useless|says little|tells? (?:us )?(?:nothing"
     r"|little)|meaningless|dominated|inflated|not used|not suitable|unsuitable|forgiving|optimistic"
+    r"|hides|not an? (?:\w+ )?(?:good|useful|suitable|reliable|meaningful|helpful)"
+    r"|would (?:already |still )?(?:be|reach|look|give)"
     r"|(?:of|is) at least)\b"
 )
+_AT_LEAST = re.compile(r"\s*(?:of|is|=|>=|≥)\s*(?:at least )?\d")
+"""`at a precision of 0.9`: a condition, not what is judged by."""
 _SIDE = re.compile(r"\b(?:also|secondary|additionally|as well|besides|monitor\w*|track\w*)\b")
 _CHOSEN = re.compile(
     r"\b(?:metrics?|metrik|score:|primary|main|headline|final|decid\w*|optimi[sz]\w*|maximi[sz]\w*"
-    r"|minimi[sz]\w*|judged?|chose|chosen|choose|select\w*|choice|measure|report\w*|evaluat\w*|figure)\b"
+    r"|minimi[sz]\w*|judged?|settled|chose|chosen|choose|select\w*|choice|measure|report\w*|evaluat\w*|figure)\b"
 )
 _SELECTS = re.compile(
     r"\b(?:primary|main|headline|decid\w*|optimi[sz]\w*|maximi[sz]\w*|select\w*)\b"
@@ -63,7 +67,8 @@ _UNEVEN = re.compile(
 )
 _REMEDY = re.compile(
     r"\bclass[ _-]weights?\b|\bclass_weight\b|\bweight the classes\b|\breweigh\w*"
-    r"|\b(?:over|under|re)-?sampl\w*|\bsmote\b|\bstratif\w*|\bscale_pos_weight\b|\bfocal loss\b"
+    r"|\b(?:over|under|re)-?sampl\w*|\bsmote\b|\bstratif\w*|\bscale_pos_weight\b|\bis_unbalance\b"
+    r"|\bfocal loss\b"
     r"|\bthreshold\b[^.;]{0,40}?\b(?:tun\w*|set|mov\w*|chosen|picked|optimi\w*|lower\w*)\b"
     r"|\b(?:tun\w*|mov\w*|lower\w*|choose|pick)\b[^.;]{0,30}?\bthreshold\b"
 )
@@ -112,6 +117,8 @@ def _named(text: str) -> list[str]:
     for match in islice(_METRIC.finditer(text), MAX_NAMES):
         name = list(METRICS)[next(n for n in range(len(METRICS)) if match[f"m{n}"])]
         before, after = text[: match.start()], text[match.end() :]
+        if name in ("precision", "recall") and _AT_LEAST.match(after):
+            continue
         of_it = _REASON.split(after[:90])[0]
         if _AGAINST_BEFORE.search(before[-40:]) or _AGAINST_AFTER.search(of_it):
             continue
