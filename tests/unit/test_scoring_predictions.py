@@ -330,7 +330,7 @@ def test_where_missing_rows_are_wrong_all_else_still_refuses(content):
 
 
 def test_predictions_that_go_missing_have_changed():
-    result = comparison(PLAIN, [rows("1,0", "2,1")], IDS, WRONG)
+    result = comparison(PLAIN, [Other(rows("1,0", "2,1"))], IDS, WRONG)
     assert [one.changed for one in result.compared] == [0.5]
 
 
