@@ -82,6 +82,7 @@ for _command in (
     task.calibrate,
     task.score,
     report.report,
+    report.explain,
     machine.doctor,
     machine.clean,
     machine.images,

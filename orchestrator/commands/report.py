@@ -27,3 +27,27 @@ def report(trial_id: str, as_json: bool) -> None:
         print_json(summary.model_dump(mode="json"))
     else:
         print_summary(summary)
+
+
+@click.command()
+@click.argument("run")
+@click.option("--json", "as_json", is_flag=True, help="Print everything as JSON.")
+def explain(run: str, as_json: bool) -> None:
+    """Say why RUN came out as it did: what failed, whose fault it is, where, and what mends it.
+
+    RUN is written TRIAL/RUN-ID, e.g. latest/gpt-oss-20b-01. TRIAL may be shortened to its
+    beginning, RUN-ID to any part that fits one run only. RUN-ID alone is of the latest trial that
+    has such a run; a run's folder works too. Works while the trial runs.
+    """
+    from orchestrator.records.store import find_run
+    from orchestrator.report.explain import explain_run
+    from orchestrator.report.explained import print_explanation
+    from orchestrator.trial.lease import living
+
+    store, run_id = find_run(find_settings().runs_dir, run)
+    alive = store.trial_id in living(store.folder.parent)
+    found = explain_run(store, run_id, alive=alive)
+    if as_json:
+        print_json(found.model_dump(mode="json"))
+    else:
+        print_explanation(found)

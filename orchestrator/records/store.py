@@ -158,6 +158,40 @@ def open_trial(runs_dir: Path, trial_id: str) -> TrialStore:
     return TrialStore(runs_dir / hits[0])
 
 
+def find_run(runs_dir: Path, text: str) -> tuple[TrialStore, str]:
+    """A planned run: TRIAL/RUN, a run's folder, or RUN alone, of the latest trial that has it.
+
+    TRIAL may be shortened to its beginning, or `latest`; RUN to any part of it that fits one run
+    only. Raises RecordNotFound, RecordUnreadable.
+    """
+    folder = Path(text)
+    if (folder / "run.json").is_file():
+        folder = folder.resolve()
+        return TrialStore(folder.parents[1]), folder.name
+    trial, slash, run = text.rpartition("/")
+    if slash:
+        return _run_of(open_trial(runs_dir, trial), run)
+    for trial in reversed(list_trials(runs_dir)):
+        store = TrialStore(runs_dir / trial)
+        if _fitting(store, run):
+            return _run_of(store, run)
+    raise RecordNotFound(f"no trial under {runs_dir} has a run {run!r}; write TRIAL/RUN")
+
+
+def _run_of(store: TrialStore, run: str) -> tuple[TrialStore, str]:
+    fitting = _fitting(store, run)
+    if len(fitting) != 1:
+        runs = ", ".join(spec.run_id for spec in store.load_trial().plan)
+        count = f"fits {len(fitting)} runs" if fitting else "is no run"
+        raise RecordNotFound(f"{run!r} {count} of {store.trial_id}, which has: {runs}")
+    return store, fitting[0]
+
+
+def _fitting(store: TrialStore, run: str) -> list[str]:
+    names = [spec.run_id for spec in store.load_trial().plan]
+    return [run] if run in names else [name for name in names if run and run in name]
+
+
 def list_trials(runs_dir: Path) -> list[str]:
     """Ids of all trials, oldest first (by the time their record was laid down)."""
     files = runs_dir.glob("*/trial.json")

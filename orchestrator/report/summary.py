@@ -35,7 +35,7 @@ from orchestrator.report.said_done import Crossing, SaidDone, counted, crossings
 GIB = 1 << 30
 
 
-class _View(BaseModel):
+class View(BaseModel):
     model_config = ConfigDict(extra="forbid", frozen=True)
 
 
@@ -57,7 +57,7 @@ class Outcome(StrEnum):
         return self in (Outcome.SCORED, Outcome.FAILED)
 
 
-class FailureView(_View):
+class FailureView(View):
     failure_class: FailureClass
     attribution: Attribution
     stage: str
@@ -68,7 +68,7 @@ class FailureView(_View):
     """Each with `source`, `line` (1-based) and `excerpt`."""
 
 
-class StageView(_View):
+class StageView(View):
     name: str
     kind: Literal["agent", "execute"]
     turn: int
@@ -78,7 +78,7 @@ class StageView(_View):
     failure: FailureView | None
 
 
-class RunView(_View):
+class RunView(View):
     """One planned run. `f1` and `score` are None unless the run was scored."""
 
     run_id: str
@@ -110,7 +110,7 @@ class RunView(_View):
     failure: FailureView | None
 
 
-class FailureCount(_View):
+class FailureCount(View):
     failure_class: FailureClass
     attribution: Attribution
     valid: bool
@@ -118,14 +118,14 @@ class FailureCount(_View):
     runs: list[str]
 
 
-class Mean(_View):
+class Mean(View):
     """A mean and the number of runs it is over."""
 
     value: float
     n: int
 
 
-class ModelView(_View):
+class ModelView(View):
     """One model's runs. `valid` = `scored` + `failed`; the other lists hold run ids."""
 
     model: str
@@ -160,7 +160,7 @@ class ModelView(_View):
     runs: list[RunView]
 
 
-class TrialSummary(_View):
+class TrialSummary(View):
     trial_id: str
     task: str
     orch_version: str
@@ -191,11 +191,11 @@ def summarise_store(store: TrialStore, *, alive: bool) -> TrialSummary:
     """
     trial = store.load_trial()
     return summarise(
-        trial, (record if alive else _at_rest(record) for record in store.runs(trial.plan))
+        trial, (record if alive else at_rest(record) for record in store.runs(trial.plan))
     )
 
 
-def _at_rest(record: RunRecord) -> RunRecord:
+def at_rest(record: RunRecord) -> RunRecord:
     if record.status is not RunStatus.RUNNING:
         return record
     return record.model_copy(update={"status": RunStatus.INTERRUPTED})
@@ -207,7 +207,7 @@ def summarise(trial: TrialRecord, runs: Iterable[RunRecord]) -> TrialSummary:
     Records of runs that the plan does not hold are left out.
     """
     records = {record.spec.run_id: record for record in runs}
-    views = [_run_view(spec, records.get(spec.run_id)) for spec in trial.plan]
+    views = [run_view(spec, records.get(spec.run_id)) for spec in trial.plan]
     known = {model.reference: model for model in trial.models}
     models = [
         _model_view(model, known.get(model), [view for view in views if view.model == model])
@@ -231,9 +231,9 @@ def summarise(trial: TrialRecord, runs: Iterable[RunRecord]) -> TrialSummary:
     )
 
 
-def _run_view(spec: RunSpec, record: RunRecord | None) -> RunView:
+def run_view(spec: RunSpec, record: RunRecord | None) -> RunView:
     record = record or RunRecord(spec=spec)
-    score, failure = record.score, _deciding(record)
+    score, failure = record.score, deciding(record)
     outcome = _outcome(record, failure)
     scored = score if score is not None and outcome is Outcome.SCORED else None
     f1 = scored.metrics.f1 if scored and scored.metrics else None
@@ -263,7 +263,7 @@ def _run_view(spec: RunSpec, record: RunRecord | None) -> RunView:
     )
 
 
-def _deciding(record: RunRecord) -> Failure | None:
+def deciding(record: RunRecord) -> Failure | None:
     """The failure that decided a finished run; one without any result is a defect of ours."""
     if record.status is not RunStatus.FINISHED:
         return record.failure

@@ -16,7 +16,7 @@ from orchestrator.report.said_done import DONE_WORDS
 from orchestrator.report.summary import ModelView, Outcome, RunView, TrialSummary
 from orchestrator.report.units import cost, count, duration, score
 
-_STYLE = {
+STYLE = {
     Outcome.SCORED: "green",
     Outcome.FAILED: "red",
     Outcome.HARNESS: "magenta",
@@ -175,7 +175,7 @@ def _run_row(run: RunView, wide: bool) -> list[Text]:
     begun = bool(run.stages) or run.duration_s > 0
     cells = [
         ordinal(run),
-        Text(inert(result, 60), style=_STYLE[run.outcome]),
+        Text(inert(result, 60), style=STYLE[run.outcome]),
         Text(score(run.score)),
         Text(score(run.expected_f1)),
         Text(DONE_WORDS[run.leak.verdict] if run.leak else "-"),

@@ -6,7 +6,7 @@ from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, replace
 from pathlib import Path
 
-from orchestrator.errors import RecordNotFound, ReplayRefused
+from orchestrator.errors import ReplayRefused
 from orchestrator.models.reference import ModelReference
 from orchestrator.records.schema import (
     AgentStage,
@@ -20,7 +20,7 @@ from orchestrator.records.schema import (
     TrialRecord,
     TrialSettings,
 )
-from orchestrator.records.store import TrialStore, list_trials, open_trial
+from orchestrator.records.store import TrialStore, find_run
 from orchestrator.trial.wallet import AGENT_TIME
 
 PREFIX = "replay/"
@@ -72,45 +72,18 @@ class Recording:
 
 
 def find_recording(runs_dir: Path, text: str) -> Recording:
-    """TRIAL/RUN, a run's folder, or a run of the latest trial that has one so called.
+    """The run that `find_run` finds, with or without `replay/` before it.
 
-    TRIAL may be shortened to its beginning, or `latest`; RUN to any part of it. Raises
-    RecordNotFound; ReplayRefused for a run that did not come to its end.
+    Raises RecordNotFound; ReplayRefused for a run that did not come to its end.
     """
-    text = text.removeprefix(PREFIX)
-    folder = Path(text)
-    if (folder / "run.json").is_file():
-        folder = folder.resolve()
-        return _recording(TrialStore(folder.parents[1]), folder.name)
-    trial, slash, run = text.rpartition("/")
-    if slash:
-        return _recording(open_trial(runs_dir, trial), run)
-    for trial in reversed(list_trials(runs_dir)):
-        store = TrialStore(runs_dir / trial)
-        if _fitting(store, run):
-            return _recording(store, run)
-    raise RecordNotFound(f"no trial under {runs_dir} has a run {run!r}; write TRIAL/RUN")
-
-
-def _recording(store: TrialStore, run: str) -> Recording:
-    trial = store.load_trial()
-    fitting = _fitting(store, run)
-    if len(fitting) != 1:
-        runs = ", ".join(spec.run_id for spec in trial.plan)
-        count = f"fits {len(fitting)} runs" if fitting else "is no run"
-        raise RecordNotFound(f"{run!r} {count} of {store.trial_id}, which has: {runs}")
-    record = store.load_run(fitting[0])
+    store, run_id = find_run(runs_dir, text.removeprefix(PREFIX))
+    trial, record = store.load_trial(), store.load_run(run_id)
     if record.status is not RunStatus.FINISHED:
         raise ReplayRefused(
-            f"{store.trial_id}/{fitting[0]} is {record.status}; only a run that came to its end "
+            f"{store.trial_id}/{run_id} is {record.status}; only a run that came to its end "
             "can be replayed"
         )
     return Recording(store, trial, record)
-
-
-def _fitting(store: TrialStore, run: str) -> list[str]:
-    names = [spec.run_id for spec in store.load_trial().plan]
-    return [run] if run in names else [name for name in names if run and run in name]
 
 
 @dataclass(frozen=True)
