@@ -8,7 +8,7 @@ from rich.console import Console
 from rich.padding import Padding
 from rich.text import Text
 
-from orchestrator.report.explain import SCORING, Explanation, Place, Problem
+from orchestrator.report.explain import Explanation, Place, Problem
 from orchestrator.report.imports import import_lines
 from orchestrator.report.inert import inert
 from orchestrator.report.summary import Outcome
@@ -35,10 +35,12 @@ def print_explanation(found: Explanation, to: Console | None = None) -> None:
         print_lines(import_lines(found.missing_imports), to, indent=0)
     if found.on_the_way:
         to.print(Text("\nOn the way", style="bold"))
+    shown = [found.decided] if found.decided else []
     for number, problem in enumerate(found.on_the_way):
         if number:
             to.print()
-        _print_problem(problem, to, indent=2)
+        _print_problem(problem, to, indent=2, known=any(_same(problem, one) for one in shown))
+        shown.append(problem)
 
 
 def _outcome(found: Explanation) -> str:
@@ -76,17 +78,24 @@ def _standing(found: Explanation) -> Iterator[str]:
         yield "a retry makes no sense before that is mended"
 
 
-def _print_problem(problem: Problem, to: Console, indent: int = 0) -> None:
+def _same(one: Problem, other: Problem) -> bool:
+    """Whether two failures were told of in the same words and places."""
+    return (one.sentence, one.places) == (other.sentence, other.places)
+
+
+def _print_problem(problem: Problem, to: Console, indent: int = 0, known: bool = False) -> None:
+    """`known`: one like it was shown above."""
     head = Text(" " * indent)
     head.append(problem.failure_class.value, style="bold")
     head.append(f" ({problem.attribution.value}){_where(problem)}")
     if indent:
         head.append(", repaired later" if problem.repaired else ", not repaired")
     to.print(head)
-    known = f"{problem.meaning}: " if problem.meaning.casefold() != problem.sentence else ""
-    print_lines(
-        [f"{known}{inert(problem.sentence)}", f"to mend it: {problem.mend}"], to, indent=indent + 2
-    )
+    if known:
+        print_lines(["as above"], to, indent=indent + 2)
+        return
+    lines = [f"{problem.meaning}: {inert(problem.sentence)}", f"to mend it: {problem.mend}"]
+    print_lines(lines, to, indent=indent + 2)
     for place in problem.places:
         _print_place(place, to, indent + 2)
 
@@ -95,8 +104,7 @@ def _where(problem: Problem) -> str:
     if not problem.stage:
         return ""
     turn = f", repair turn {problem.turn}" if problem.turn else ""
-    known = problem.stage == SCORING
-    return f" in {SCORING if known else inert(problem.stage, 60)}{turn}"
+    return f" in {inert(problem.stage, 60)}{turn}"
 
 
 def _print_place(place: Place, to: Console, indent: int) -> None:

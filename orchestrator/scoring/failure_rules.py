@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import ast
 import re
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
+from itertools import islice
 
 from packaging.utils import canonicalize_name
 
@@ -71,15 +72,18 @@ def missing_module(crash: Crash) -> str | None:
     return None
 
 
-_SAID_NO_MODULE = re.compile(r"^.*\bNo module named '([\w.]+)'\.?$", re.MULTILINE)
+_SAID_NO_MODULE = re.compile(r"\bNo module named '([\w.]+)'\.?$")
+LAST_WORDS = 3
+"""Lines at the end of what a program said that can tell what it ended of."""
 
 
 def said_missing_module(*texts: str) -> tuple[str, str] | None:
-    """The module that a program, which caught the exception, told of last; and the line."""
+    """The module that a program, which caught the exception, told of at its end; and the line."""
     for text in texts:
-        found = list(_SAID_NO_MODULE.finditer(text))
-        if found:
-            return found[-1].group(1), found[-1].group(0).strip()
+        for line in _last_lines(text, LAST_WORDS):
+            found = _SAID_NO_MODULE.search(line)
+            if found:
+                return found.group(1), line
     return None
 
 
@@ -362,4 +366,10 @@ def is_usage(text: str) -> bool:
 
 def last_line(text: str) -> str:
     """The last line with content, or ""."""
-    return next((line.strip() for line in reversed(text.splitlines()) if line.strip()), "")
+    return next(_last_lines(text, 1), "")
+
+
+def _last_lines(text: str, count: int) -> Iterator[str]:
+    """The last lines with content, from the end."""
+    lines = (line.strip() for line in reversed(text.splitlines()))
+    return islice((line for line in lines if line), count)

@@ -81,12 +81,18 @@ def _no_entry_point(evidence: StepEvidence) -> Failure | None:
     return failure(evidence, _C.NO_ENTRY_POINT, sentence, line=line)
 
 
+def _outlived(evidence: StepEvidence, crash: Crash) -> bool:
+    """Whether the interpreter died after the exception was printed, and so not of it."""
+    fatal, by_signal = evidence.fatal, rules.signal_name(evidence.step.exit_code) is not None
+    return by_signal and fatal is not None and fatal.line > crash.line
+
+
 def _by_fatal(evidence: StepEvidence) -> Failure | None:
-    """A crash below Python; an exception printed before it was outlived."""
+    """A crash below Python. Where compiled code tells of a limit that it met, that is the cause."""
     fatal, name = evidence.fatal, rules.signal_name(evidence.step.exit_code)
-    if fatal is None or name is None:
+    if fatal is None or name is None or _text_class(evidence) is not None:
         return None
-    if evidence.crash is not None and evidence.crash.line > fatal.line:
+    if evidence.crash is not None and not _outlived(evidence, evidence.crash):
         return None
     crash = Crash("Fatal Python error", fatal.what, fatal.line, fatal.frames)
     died = f"{evidence.step.name} crashed below Python, by {name}"
@@ -96,7 +102,7 @@ def _by_fatal(evidence: StepEvidence) -> Failure | None:
 
 def _by_crash(evidence: StepEvidence) -> Failure | None:
     crash = evidence.crash
-    if crash is None:
+    if crash is None or _outlived(evidence, crash):
         return None
     # Of a group the member of a known kind, else the first, says more than the group.
     for part in crash.members or (crash,):

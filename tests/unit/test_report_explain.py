@@ -118,7 +118,7 @@ def test_a_failed_run_shows_class_attribution_evidence_and_mend() -> None:
         "the program crashed: predict: KeyError: 'x' (predict.py, line 6)",
         "to mend it: see the traceback",
         "  > 6      print(model['x'])",
-        "runtime-error (model) in check, not repaired",
+        "runtime-error (model) in check, not repaired\n    as above\n",
     ):
         assert part in text, text
 

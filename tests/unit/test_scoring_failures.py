@@ -861,3 +861,32 @@ def test_a_key_that_is_no_name_is_no_column(key):
     assert (
         classify(evidence(trace(MAIN, error=f"KeyError: {key}"))).failure_class is C.RUNTIME_ERROR
     )
+
+
+FATAL = (
+    "Fatal Python error: Aborted\n\nCurrent thread 0x00007e (most recent call first):\n"
+    '  File "/workspace/predict.py", line 9 in <module>\n'
+)
+
+
+@pytest.mark.parametrize(
+    ("before", "failure_class"),
+    [
+        ("terminate called after throwing an instance of 'std::bad_alloc'\n", C.OUT_OF_MEMORY),
+        ("OpenBLAS blas_thread_init: pthread_create failed for thread 3 of 64\n", C.PIDS_LIMIT),
+        ("warming up\n", C.RUNTIME_ERROR),
+    ],
+)
+def test_the_limit_that_compiled_code_tells_of_is_why_it_crashed(before, failure_class):
+    assert classify(evidence(before + FATAL, exit_code=134)).failure_class is failure_class
+
+
+def test_an_exception_that_aborts_on_its_way_out_is_the_cause():
+    text = trace(MAIN, error="KeyError: 'label'") + "terminate called without an active exception\n"
+    assert classify(evidence(text, exit_code=134)).failure_class is C.INPUT_SCHEMA
+
+
+def test_a_module_missed_early_and_done_without_is_not_what_it_ended_of():
+    lines = ["No module named 'lightgbm'", "using another", "read", "fitted", "no such folder"]
+    assert classify(evidence("\n".join(lines))).failure_class is C.RUNTIME_ERROR
+    assert classify(evidence("\n".join(lines[1:3] + lines[:1]))).reason == "lightgbm"
