@@ -5,6 +5,7 @@ from __future__ import annotations
 import hashlib
 import threading
 from collections.abc import Callable, Mapping
+from contextlib import ExitStack
 from dataclasses import dataclass
 from pathlib import Path
 from types import TracebackType
@@ -97,32 +98,50 @@ def fill(
 
 
 class Scratch:
-    """A capped volume and the idle container that keeps it alive; a context manager.
+    """Capped volumes, by name, and the one idle container that keeps them; a context manager.
 
-    Files go in and out through the holder, also while other containers mount the volume.
+    Files go in and out through that holder, also while other containers mount the volumes.
+    `sizes_mb` says how much each may hold; `beside` are volumes that can be copied from.
     """
 
-    def __init__(self, engine: Engine, owner: Owner, tools_image: str, size_mb: int) -> None:
+    def __init__(
+        self,
+        engine: Engine,
+        owner: Owner,
+        tools_image: str,
+        sizes_mb: Mapping[str, int],
+        *,
+        beside: Mapping[str, Volume] | None = None,
+    ) -> None:
         self._engine = engine
         self._owner = owner
         self._image = tools_image
-        self._size_mb = size_mb
-        self.volume = Volume("")
+        self._sizes_mb = sizes_mb
+        self._beside = beside or {}
+        self._volumes: dict[str, Volume] = {}
         self._holder: Container | None = None
+        self._stack = ExitStack()
 
     def __enter__(self) -> Scratch:
-        self.volume = create(self._engine, self._owner, size_mb=self._size_mb)
-        try:
+        with ExitStack() as stack:
+            for name, size_mb in self._sizes_mb.items():
+                made = create(self._engine, self._owner.as_role(name), size_mb=size_mb)
+                stack.callback(remove, self._engine, made)
+                self._volumes[name] = made
+            mounts = [one.at(_place(name), read_only=False) for name, one in self._volumes.items()]
+            mounts += [one.at(_place(name)) for name, one in self._beside.items()]
+            # What the holder copies into a capped volume counts as its own memory.
+            memory_mb = HELPER_LIMITS.memory_mb
+            if self._beside:
+                memory_mb += sum(self._sizes_mb.values())
             spec = ContainerSpec(
                 self._image,
                 self._owner.as_role(f"hold-{self._owner.role}"),
-                HELPER_LIMITS,
-                mounts=(self.volume.at(PLACE, read_only=False),),
+                HELPER_LIMITS.model_copy(update={"memory_mb": memory_mb}),
+                mounts=tuple(mounts),
             )
-            self._holder = Container(self._engine, spec).__enter__()
-        except BaseException:
-            remove(self._engine, self.volume)
-            raise
+            self._holder = stack.enter_context(Container(self._engine, spec))
+            self._stack = stack.pop_all()
         return self
 
     def __exit__(
@@ -131,32 +150,50 @@ class Scratch:
         error: BaseException | None,
         trace: TracebackType | None,
     ) -> None:
-        try:
-            self._held().__exit__(kind, error, trace)
-        finally:
-            remove(self._engine, self.volume)
+        self._stack.__exit__(kind, error, trace)
 
     def _held(self) -> Container:
         if self._holder is None:
             raise EngineRefused("A scratch volume was used outside its `with` block.")
         return self._holder
 
-    def put(self, files: Mapping[str, bytes | Path], *, mode: int = 0o644) -> None:
+    def volume(self, name: str) -> Volume:
+        return self._volumes[name]
+
+    def put(self, name: str, files: Mapping[str, bytes | Path], *, mode: int = 0o644) -> None:
         """Raises UnsafeOutput when they don't fit."""
         try:
-            self._held().put(PLACE, files, mode=mode)
+            self._held().put(_place(name), files, mode=mode)
         except NotEnoughSpace as error:
+            size_mb = self._sizes_mb[name]
             raise UnsafeOutput(
-                self.volume.name, f"can't hold the files: they need more than {self._size_mb} MiB"
+                self.volume(name).name,
+                f"can't hold the files: they need more than {size_mb} MiB",
             ) from error
 
-    def get(self, path: str, max_bytes: int) -> bytes:
+    def get(self, name: str, path: str, max_bytes: int) -> bytes:
         """The bytes of the regular file at relative `path`. Raises UnsafeOutput."""
-        return self._held().get(f"{PLACE}/{archive.relative(path)}", max_bytes)
+        return self._held().get(f"{_place(name)}/{archive.relative(path)}", max_bytes)
 
-    def stat(self, path: str) -> Entry | None:
+    def stat(self, name: str, path: str) -> Entry | None:
         """What lies at relative `path`, unread. Raises UnsafeOutput below a link."""
-        return self._held().stat(f"{PLACE}/{archive.relative(path)}")
+        return self._held().stat(f"{_place(name)}/{archive.relative(path)}")
+
+    def copy(self, origin: str, target: str) -> None:
+        """All that the sandbox's user can read of one volume into another."""
+        self._run("/bin/cp", "-a", f"{_place(origin)}/.", _place(target))
+
+    def clear(self, name: str) -> None:
+        """Free what it holds, as far as the sandbox's user can."""
+        self._run("/usr/bin/find", _place(name), "-mindepth", "1", "-delete")
+
+    def _run(self, *argv: str) -> None:
+        self._held().exec(argv, timeout_s=HELPER_LIMITS.wall_s, counted=False)
+
+
+def _place(name: str) -> str:
+    """Where the holder has a volume."""
+    return f"{PLACE}/{name}"
 
 
 _building: dict[str, threading.Lock] = {}

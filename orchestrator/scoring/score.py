@@ -112,7 +112,7 @@ class _Attempt:
         columns = header_of(_first_line(self._holdout.features))
         with ExitStack() as stack:
             grader = stack.enter_context(Grader())
-            place = stack.enter_context(Workplace(bench, self._files, environment))
+            place = stack.enter_context(Workplace(bench, self._files, environment, outputs=1))
             trained = place.run(scorer.train, None, bench.data_columns or None)
             self.record.steps.append(trained.record)
             if trained.failure is not None:

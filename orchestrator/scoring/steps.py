@@ -10,7 +10,6 @@ from contextlib import ExitStack
 from dataclasses import dataclass, field
 from datetime import UTC, datetime
 from types import TracebackType
-from typing import Protocol
 
 from orchestrator.errors import UnsafeOutput
 from orchestrator.records.failures import FailureClass
@@ -22,7 +21,6 @@ from orchestrator.records.schema import (
     StepRecord,
 )
 from orchestrator.sandbox import environment as environments
-from orchestrator.sandbox.archive import Entry
 from orchestrator.sandbox.container import ContainerSpec, Mount, run_step
 from orchestrator.sandbox.environment import Environment
 from orchestrator.sandbox.limits import MIB
@@ -44,6 +42,7 @@ from orchestrator.scoring.runtime import (
 )
 from orchestrator.task import ExecuteStageSpec, PredictionsScorer, Step
 
+WORK = "work"
 _IN_HOME = 'mkdir -p "$XDG_CACHE_HOME" "$MPLCONFIGDIR" "$XDG_DATA_HOME"; exec "$@"'
 """HOME lies in /tmp, which is empty in each fresh container."""
 
@@ -66,27 +65,20 @@ class StepsResult:
     output: bytes | None = None
 
 
-class Drawer(Protocol):
-    """Where an output can be looked at from outside: Scratch is one."""
-
-    def stat(self, path: str) -> Entry | None: ...
-
-    def get(self, path: str, max_bytes: int) -> bytes: ...
-
-
 @dataclass(frozen=True)
 class Spot:
-    """A workspace and an empty place for the output of one step, both kept alive by others."""
+    """Names of two scratch volumes: a workspace, and an empty one for the output of one step."""
 
-    work: Volume
-    out: Volume
-    drawer: Drawer
+    scratch: Scratch
+    work: str
+    out: str
 
 
 class Workplace:
     """A submission laid out on a volume of its own; a context manager.
 
-    What the steps leave is seen by the steps after them and by nobody else.
+    What the steps leave is seen by the steps after them and by nobody else. Each step that names
+    {output} has an output volume of its own: `outputs` says for how many of them there are.
     """
 
     def __init__(
@@ -94,25 +86,27 @@ class Workplace:
         bench: ScoringBench,
         files: Mapping[str, bytes],
         environment: Environment | None,
+        outputs: int,
     ) -> None:
         self._bench = bench
         self._files = files
         self._environment = environment
-        self._stack = ExitStack()
-        self.work = Volume("")
+        names = [f"output{n}" for n in range(outputs)]
+        sizes = {WORK: bench.limits.work_mb} | dict.fromkeys(names, bench.limits.output_mb)
+        self._scratch = Scratch(bench.engine, bench.owner.as_role(WORK), bench.tools.id, sizes)
+        self._outputs = iter(names)
         self._too_large: Failure | None = None
 
     def __enter__(self) -> Workplace:
         with ExitStack() as stack:
-            scratch = stack.enter_context(self._scratch("work", self._bench.limits.work_mb))
-            self.work = scratch.volume
-            self._lay(scratch)
-            self._stack = stack.pop_all()
+            stack.enter_context(self._scratch)
+            self._lay()
+            stack.pop_all()
         return self
 
-    def _lay(self, scratch: Scratch) -> None:
+    def _lay(self) -> None:
         try:
-            scratch.put(self._files)
+            self._scratch.put(WORK, self._files)
         except UnsafeOutput as error:
             self._too_large = Failure(
                 failure_class=FailureClass.DISK_FULL,
@@ -125,33 +119,33 @@ class Workplace:
         error: BaseException | None,
         trace: TracebackType | None,
     ) -> None:
-        self._stack.__exit__(kind, error, trace)
+        self._scratch.__exit__(kind, error, trace)
 
-    def _scratch(self, role: str, size_mb: int) -> Scratch:
-        owner = self._bench.owner.as_role(role)
-        return Scratch(self._bench.engine, owner, self._bench.tools.id, size_mb)
+    @property
+    def work(self) -> Volume:
+        return self._scratch.volume(WORK)
 
     def run(self, step: Step, inputs: Volume | None, columns: frozenset[str] | None) -> StepResult:
         """Run one step in a fresh container; `inputs` is mounted only where the step needs it.
 
         `columns` are those of the file it reads. Raises the engine's errors.
         """
-        if not any("{output}" in part for part in step.command):
+        if not has_output(step):
             return self._judged(self._execute(step, self._mounts(step, self.work, inputs)), columns)
-        with self._scratch("output", self._bench.limits.output_mb) as out:
-            return self.run_at(Spot(self.work, out.volume, out), step, inputs, columns)
+        spot = Spot(self._scratch, WORK, next(self._outputs))
+        return self.run_at(spot, step, inputs, columns)
 
     def run_at(
         self, spot: Spot, step: Step, inputs: Volume | None, columns: frozenset[str] | None
     ) -> StepResult:
         """As `run`, for a step with an output, in another workspace than this one's."""
-        mounts = self._mounts(step, spot.work, inputs)
-        mounts.append(Mount(spot.out.name, OUTPUT, read_only=False))
+        mounts = self._mounts(step, spot.scratch.volume(spot.work), inputs)
+        mounts.append(spot.scratch.volume(spot.out).at(OUTPUT, read_only=False))
         result = self._judged(self._execute(step, mounts), columns)
         if result.failure is not None:
             return result
         # The step's container is gone by now: nothing can change what is looked at.
-        found = read_output(spot.drawer, self._bench.limits.output_mb * MIB)
+        found = read_output(spot, self._bench.limits.output_mb * MIB)
         if found is None:
             found = without_output(self._evidence(result.record, columns), OUTPUT_NAME)
         if isinstance(found, Failure):
@@ -159,7 +153,7 @@ class Workplace:
         return StepResult(result.record, output=found)
 
     def _mounts(self, step: Step, work: Volume, inputs: Volume | None) -> list[Mount]:
-        mounts = [Mount(work.name, WORKSPACE, read_only=False), self._bench.data.at(DATA)]
+        mounts = [work.at(WORKSPACE, read_only=False), self._bench.data.at(DATA)]
         if self._environment is not None:
             mounts.append(self._environment.mount)
         if step.needs_input and inputs is not None:
@@ -168,7 +162,7 @@ class Workplace:
 
     def _execute(self, step: Step, mounts: Sequence[Mount]) -> StepRecord:
         bench = self._bench
-        command = [_filled(part) for part in step.command]
+        command = [filled(part) for part in step.command]
         spec = ContainerSpec(
             bench.scorer.id,
             bench.owner.as_role(step.name),
@@ -212,16 +206,16 @@ class Workplace:
         )
 
 
-def read_output(out: Drawer, max_bytes: int) -> bytes | Failure | None:
+def read_output(spot: Spot, max_bytes: int) -> bytes | Failure | None:
     """The predictions a step left, if they are one regular file within limits; None: no file."""
     try:
-        entry = out.stat(OUTPUT_NAME)
+        entry = spot.scratch.stat(spot.out, OUTPUT_NAME)
         if entry is None:
             return None
         if entry.kind == "file" and entry.size > max_bytes:
             text = f"has {entry.size} bytes; at most {max_bytes} are read"
             return _output_failure(FailureClass.OUTPUT_TOO_LARGE, text)
-        return out.get(OUTPUT_NAME, max_bytes)
+        return spot.scratch.get(spot.out, OUTPUT_NAME, max_bytes)
     except UnsafeOutput as error:
         return _output_failure(FailureClass.OUTPUT_SCHEMA, error.reason)
 
@@ -230,7 +224,12 @@ def _output_failure(failure_class: FailureClass, what: str) -> Failure:
     return Failure(failure_class=failure_class, sentence=f"{OUTPUT_NAME} {what}")
 
 
-def _filled(part: str) -> str:
+def has_output(step: Step) -> bool:
+    return any("{output}" in part for part in step.command)
+
+
+def filled(part: str) -> str:
+    """A part of a step's command with what stands in place of {data}, {input} and {output}."""
     for placeholder, value in PLACEHOLDERS.items():
         part = part.replace(placeholder, value)
     return part
@@ -248,7 +247,8 @@ def run_steps(
     columns = None if input_csv is None else header_of(input_csv)
     records: list[StepRecord] = []
     output: bytes | None = None
-    with Workplace(bench, files, environment) as place:
+    outputs = sum(has_output(step) for step in steps)
+    with Workplace(bench, files, environment, outputs) as place:
         for step in steps:
             result = place.run(step, inputs, _columns_read(bench, step, columns))
             records.append(result.record)

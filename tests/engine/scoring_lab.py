@@ -20,6 +20,8 @@ from orchestrator.task import Data, ExecuteStageSpec, LimitSets, PredictionsScor
 
 KEY_MARK = "key-7c41e0f5"
 """The key file holds it, nothing else does: what a search for the key's content looks for."""
+OUTPUTS = 30
+"""More steps with an output than any test runs in one workplace."""
 LIMITS = Limits(memory_mb=256, cpus=1.0, pids=64, wall_s=60, tmp_mb=32, work_mb=32, output_mb=2)
 
 TRAIN = """

@@ -12,7 +12,7 @@ from itertools import cycle
 from pathlib import Path
 
 import pytest
-from scoring_lab import GOOD, Lab, lab
+from scoring_lab import GOOD, OUTPUTS, Lab, lab
 
 from orchestrator.records.failures import FailureClass as C
 from orchestrator.records.schema import Ending, ScoreRecord
@@ -44,13 +44,15 @@ def bench(engine: Engine, tmp_path_factory: pytest.TempPathFactory) -> Iterator[
 def numbers(bench: Lab) -> Iterator[Workplace]:
     """A workplace with NumPy."""
     environment = environment_of(bench.bench, {"requirements.txt": b"numpy\njoblib\n"})
-    with Workplace(bench.bench, {}, environment) as place:
+    with Workplace(bench.bench, {}, environment, outputs=OUTPUTS) as place:
         yield place
 
 
 @pytest.fixture(scope="module")
 def place(bench: Lab) -> Iterator[Workplace]:
-    with Workplace(bench.bench, PROGRAMS, environment_of(bench.bench, {})) as place:
+    with Workplace(
+        bench.bench, PROGRAMS, environment_of(bench.bench, {}), outputs=OUTPUTS
+    ) as place:
         yield place
 
 

@@ -289,9 +289,9 @@ def test_what_path_names_first_takes_no_part_in_the_evidence(
     engine: Engine, tools: str, owner: Owner, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     forged = {"cat": b"#!/bin/sh\necho oom_kill 5\n", "sleep": b"#!/bin/sh\nexit 0\n"}
-    with Scratch(engine, owner.as_role("bin"), tools, size_mb=1) as scratch:
-        scratch.put(forged, mode=0o755)
-        mounts = (scratch.volume.at("/env"),)
+    with Scratch(engine, owner, tools, {"bin": 1}) as scratch:
+        scratch.put("bin", forged, mode=0o755)
+        mounts = (scratch.volume("bin").at("/env"),)
         spec = ContainerSpec(tools, owner, SMALL, mounts=mounts, env={"PATH": "/env:/bin"})
         ended = run_step(engine, spec, ("true",))
         assert (ended.ending, ended.oom_kills) == (Ending.EXITED, 0)

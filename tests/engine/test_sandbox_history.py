@@ -75,9 +75,9 @@ def test_what_was_kept_can_be_laid_again(
 ) -> None:
     history = History(tmp_path / "history.git")
     kept = history.snapshot(engine, tools, workspace, "baseline", owner)
-    with Scratch(engine, owner.as_role("work"), tools, size_mb=8) as scratch:
-        scratch.put(history.extract(kept.id))
-        laid = history.snapshot(engine, tools, scratch.volume, "copy", owner)
+    with Scratch(engine, owner, tools, {"work": 8}) as scratch:
+        scratch.put("work", history.extract(kept.id))
+        laid = history.snapshot(engine, tools, scratch.volume("work"), "copy", owner)
     assert laid.id == kept.id
 
 

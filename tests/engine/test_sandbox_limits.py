@@ -48,11 +48,11 @@ FILL = ("dd", "if=/dev/zero", "of=/out/x", "bs=1M", "count=6")
 
 def test_a_capped_volume_is_full_at_its_cap(engine: Engine, tools: str, owner: Owner) -> None:
     spec = ContainerSpec(tools, owner, replace_limits(fsize_mb=64))
-    with Scratch(engine, owner.as_role("out"), tools, size_mb=4) as scratch:
-        mounted = replace(spec, mounts=(scratch.volume.at("/out", read_only=False),))
+    with Scratch(engine, owner, tools, {"out": 4}) as scratch:
+        mounted = replace(spec, mounts=(scratch.volume("out").at("/out", read_only=False),))
         assert says("No space left")(run_step(engine, mounted, FILL))
         with pytest.raises(UnsafeOutput, match="more than 4 MiB"):
-            scratch.put({"more": bytes(5 << 20)})
+            scratch.put("out", {"more": bytes(5 << 20)})
     plain = volume.create(engine, owner)
     try:
         mounted = replace(spec, mounts=(plain.at("/out", read_only=False),))

@@ -117,18 +117,22 @@ def test_only_regular_files_within_their_size_come_out(engine: Engine, spec: Con
 def test_scratch_is_shared_while_it_is_held_and_gone_after(
     engine: Engine, tools: str, owner: Owner
 ) -> None:
-    with Scratch(engine, owner.as_role("out"), tools, size_mb=8) as scratch:
-        scratch.put({"in/f": b"1"})
+    with Scratch(engine, owner, tools, {"out": 8, "other": 1}) as scratch:
+        scratch.put("out", {"in/f": b"1"})
         spec = ContainerSpec(
-            tools, owner, SMALL, mounts=(scratch.volume.at("/out", read_only=False),)
+            tools, owner, SMALL, mounts=(scratch.volume("out").at("/out", read_only=False),)
         )
         assert run_step(engine, spec, ("sh", "-c", "cat /out/in/f > /out/g")).exit_code == 0
         assert run_step(engine, spec, ("cat", "/out/g")).stdout.text == "1"
-        assert scratch.get("g", 10) == b"1"
+        assert scratch.get("out", "g", 10) == b"1"
         with pytest.raises(ValueError, match="path"):
-            scratch.get("../etc/passwd", 10)
+            scratch.get("out", "../etc/passwd", 10)
+        scratch.copy("out", "other")
+        scratch.clear("out")
+        assert scratch.get("other", "in/f", 10) == b"1"
+        assert scratch.stat("out", "in") is None
         kinds = sorted(item.kind for item in engine.owned(owner.trial))
-        assert kinds == ["container", "volume"]
+        assert kinds == ["container", "volume", "volume"]
     assert engine.owned(owner.trial) == []
 
 

@@ -8,7 +8,7 @@ from pathlib import Path
 
 import cage
 import pytest
-from scoring_lab import Lab, images, lab
+from scoring_lab import OUTPUTS, Lab, images, lab
 
 from orchestrator.records.failures import FailureClass
 from orchestrator.sandbox import network
@@ -54,7 +54,7 @@ def place(bench: Lab) -> Iterator[Workplace]:
 
 def workplace(bench: Lab) -> Workplace:
     files = {"cage.py": Path(cage.__file__).read_bytes()}
-    return Workplace(bench.bench, files, environment_of(bench.bench, {}))
+    return Workplace(bench.bench, files, environment_of(bench.bench, {}), outputs=OUTPUTS)
 
 
 def attempt(bench: Lab, place: Workplace, *program: str, wall_s: float | None = None) -> StepResult:
@@ -153,7 +153,9 @@ def test_without_capped_volumes_it_fails(bench: Lab, monkeypatch: pytest.MonkeyP
     monkeypatch.setattr(
         steps,
         "Scratch",
-        lambda engine, owner, image, size_mb: Scratch(engine, owner, image, size_mb * 8),
+        lambda engine, owner, image, sizes: Scratch(
+            engine, owner, image, {name: size * 8 for name, size in sizes.items()}
+        ),
     )
     with workplace(bench) as roomy:
         wrong = broken(attempt(bench, roomy, "cage.py", *names))

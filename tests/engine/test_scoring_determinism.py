@@ -88,7 +88,7 @@ print("as documented")
 
 
 def test_which_starts_of_the_interpreter_are_seeded(bench):
-    with Workplace(bench.bench, {}, environment_of(bench.bench, {})) as place:
+    with Workplace(bench.bench, {}, environment_of(bench.bench, {}), outputs=0) as place:
         step = Step(name="predict", command=("python", "-c", STARTS))
         record = place.run(step, None, None).record
     assert record.stdout.text == "as documented\n", record.stderr.text

@@ -143,7 +143,9 @@ def place(bench):
     """All the failing programs in one workspace, beside a model as training leaves it."""
     scripts = {f"{number}.py": row[1].encode() for number, row in enumerate(CRASHES)}
     environment = environment_of(bench.bench, {})
-    with Workplace(bench.bench, scripts | {"words.json": b"[]"}, environment) as place:
+    with Workplace(
+        bench.bench, scripts | {"words.json": b"[]"}, environment, outputs=len(CRASHES)
+    ) as place:
         yield place
 
 
