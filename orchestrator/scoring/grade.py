@@ -1,23 +1,19 @@
 """Grading against the key, in a child process with a time and a memory limit of its own.
 
-Run as `python -m orchestrator.scoring.grade [ahead]`: a job as JSON on stdin, a verdict as JSON on
-stdout. Whatever a predictions file does to its reader stays in that process; the key is read there,
-from the host, and never enters a container.
+Run as `python -m orchestrator.scoring.grade` it takes jobs as JSON and gives verdicts as JSON, each
+in a fork (`worker`). Whatever a predictions file does to its reader stays in that process; the key
+is read there, from the host, and never enters a container.
 """
 
 from __future__ import annotations
 
 import csv
-import os
-import resource
-import subprocess
-import sys
+import signal
 import tempfile
 from collections.abc import Iterable, Iterator, Sequence
-from contextlib import contextmanager, suppress
+from contextlib import contextmanager
 from dataclasses import asdict, dataclass
 from pathlib import Path
-from types import TracebackType
 from typing import Any
 
 from pydantic import BaseModel, ConfigDict
@@ -27,11 +23,13 @@ from orchestrator.records.failures import FailureClass
 from orchestrator.records.schema import Evidence, Failure, Metrics
 from orchestrator.scoring import metrics, predictions
 from orchestrator.scoring.predictions import Columns, Refused
+from orchestrator.scoring.worker import Worker, WorkerLost, serve
 
 SECONDS = 120.0
 MEMORY_BYTES = 2 << 30
 SOURCE = "predictions.csv"
-AHEAD = "ahead"
+
+_worker = Worker("orchestrator.scoring.grade", seconds=SECONDS)
 
 
 class _Wire(BaseModel):
@@ -67,62 +65,19 @@ class Verdict(_Wire):
     compared: list[Compared] = []
 
 
-class Grader:
-    """One child process that grades once; a context manager, which ends it.
+def get_ready() -> None:
+    """Let the libraries that grading needs be imported while a submission trains."""
+    _worker.start()
 
-    `ahead` lets it import scikit-learn at once: a second that passes while a submission trains.
-    What only looks at a file needs no metrics and no such import.
+
+def grade(content: bytes, key: Path, columns: Columns) -> Verdict | Failure:
+    """Grade a predictions file's bytes against the key file of this host.
+
+    A file that can't be graded gives an `output-schema` failure with all its problems; a child
+    that does not come back with a verdict is our failure, `scorer-error`.
     """
-
-    def __init__(self, *, ahead: bool = True) -> None:
-        self._arguments = [AHEAD] if ahead else []
-
-    def __enter__(self) -> Grader:
-        # One thread: each of a linear algebra library's reserves memory, which is limited here.
-        single = dict.fromkeys(("OMP_NUM_THREADS", "OPENBLAS_NUM_THREADS", "MKL_NUM_THREADS"), "1")
-        self._child = subprocess.Popen(
-            [sys.executable, "-m", "orchestrator.scoring.grade", *self._arguments],
-            stdin=subprocess.PIPE,
-            stdout=subprocess.PIPE,
-            stderr=subprocess.PIPE,
-            cwd=Path(__file__).resolve().parents[2],
-            env=os.environ | single,
-        )
-        return self
-
-    def __exit__(
-        self,
-        kind: type[BaseException] | None,
-        error: BaseException | None,
-        trace: TracebackType | None,
-    ) -> None:
-        self._child.kill()
-        with self._child:
-            """Its pipes are closed, and it is waited for."""
-
-    def grade(self, content: bytes, key: Path, columns: Columns) -> Verdict | Failure:
-        """Grade a predictions file's bytes against the key file of this host.
-
-        A file that can't be graded gives an `output-schema` failure with all its problems; a child
-        that does not come back with a verdict is our failure, `scorer-error`.
-        """
-        with _laid(content) as paths:
-            job = Job(predictions=paths[0], key=str(key), columns=asdict(columns))
-            return self.answer(job)
-
-    def answer(self, job: Job) -> Verdict | Failure:
-        """The child's answer to the one job that it takes."""
-        try:
-            out, err = self._child.communicate(job.model_dump_json().encode(), timeout=SECONDS)
-        except subprocess.TimeoutExpired:
-            return _scorer_error(f"grading was stopped after {SECONDS:.0f} s", "")
-        if self._child.returncode != 0:
-            said = err.decode("utf-8", "replace").strip()
-            last = said.splitlines()[-1] if said else "no output"
-            return _scorer_error(
-                f"grading ended with status {self._child.returncode}: {last}", said
-            )
-        return _judged(Verdict.model_validate_json(out))
+    with _laid(content) as paths:
+        return _asked(Job(predictions=paths[0], key=str(key), columns=asdict(columns)))
 
 
 def check(content: bytes, ids: Sequence[str], columns: Columns) -> Failure | None:
@@ -178,8 +133,17 @@ def _judged(answer: Verdict) -> Verdict | Failure:
 
 
 def _asked(job: Job) -> Verdict | Failure:
-    with Grader(ahead=False) as grader:
-        return grader.answer(job)
+    try:
+        answer = _worker.ask(job.model_dump_json().encode())
+    except WorkerLost as error:
+        return _scorer_error(f"grading gave no verdict: {error}", "")
+    if answer.status == -signal.SIGALRM:
+        return _scorer_error(f"grading was stopped after {SECONDS:.0f} s", "")
+    if answer.status != 0:
+        said = answer.content.decode("utf-8", "replace").strip()
+        last = said.splitlines()[-1] if said else "no output"
+        return _scorer_error(f"grading ended with status {answer.status}: {last}", said)
+    return _judged(Verdict.model_validate_json(answer.content))
 
 
 def _scorer_error(sentence: str, said: str) -> Failure:
@@ -238,25 +202,22 @@ def read_key(file: Path, columns: Columns) -> list[tuple[str, int]]:
     return key
 
 
-def _main() -> None:
-    # macOS knows the limit and refuses to set it; there the time limit is what is left.
-    with suppress(ValueError, OSError):
-        resource.setrlimit(resource.RLIMIT_AS, (MEMORY_BYTES, MEMORY_BYTES))
-    if sys.argv[1:] == [AHEAD]:
-        metrics.library()
-    job = Job.model_validate_json(sys.stdin.buffer.read())
+def answer(content: bytes) -> bytes:
+    """The verdict on a job, both as JSON."""
+    job = Job.model_validate_json(content)
     columns = Columns(**job.columns)
-    content = Path(job.predictions).read_bytes()
+    predicted = Path(job.predictions).read_bytes()
     if job.key is None:
         others = (
             Other(Path(path).read_bytes(), touched)
             for path, touched in zip(job.altered, job.touched, strict=True)
         )
-        answer = comparison(content, others, job.ids, columns)
+        found = comparison(predicted, others, job.ids, columns)
     else:
-        answer = verdict(content, read_key(Path(job.key), columns), columns)
-    sys.stdout.write(answer.model_dump_json())
+        found = verdict(predicted, read_key(Path(job.key), columns), columns)
+    return found.model_dump_json().encode()
 
 
 if __name__ == "__main__":
-    _main()
+    metrics.library()
+    serve(answer, seconds=SECONDS, memory_bytes=MEMORY_BYTES)

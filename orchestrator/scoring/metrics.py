@@ -1,7 +1,7 @@
 """Metrics of labels and probabilities, by scikit-learn where it has them.
 
-It is imported where it is first needed: that takes about a second, which whatever only looks at
-predictions is spared.
+It is imported where it is first needed: that takes about a second, which no command should wait for
+at its start.
 """
 
 from __future__ import annotations

@@ -15,7 +15,7 @@ from orchestrator.sandbox.environment import Environment
 from orchestrator.sandbox.history import History
 from orchestrator.sandbox.installed import importable
 from orchestrator.scoring.claims import expected_f1
-from orchestrator.scoring.grade import Grader
+from orchestrator.scoring.grade import get_ready, grade
 from orchestrator.scoring.imports import missing_imports
 from orchestrator.scoring.probes import Probes
 from orchestrator.scoring.runtime import ScoringBench, input_volume
@@ -108,10 +108,10 @@ class _Attempt:
 
     def _train_and_predict(self, environment: Environment) -> None:
         bench, scorer = self._bench, self._scorer
+        get_ready()
         inputs = input_volume(bench, self._holdout.features)
         columns = header_of(_first_line(self._holdout.features))
         with ExitStack() as stack:
-            grader = stack.enter_context(Grader())
             place = stack.enter_context(Workplace(bench, self._files, environment, outputs=1))
             trained = place.run(scorer.train, None, bench.data_columns or None)
             self.record.steps.append(trained.record)
@@ -126,12 +126,12 @@ class _Attempt:
                 self.record.failure = predicted.failure
                 return
             self.record.predictions_sha256 = hashlib.sha256(predicted.output).hexdigest()
-            self._grade(grader, predicted.output)
+            self._grade(predicted.output)
             if self.record.failure is None:
                 self.record.leaks, self.record.probes_s = probes.ask(predicted.output)
 
-    def _grade(self, grader: Grader, output: bytes) -> None:
-        graded = grader.grade(output, self._holdout.key, columns_of(self._scorer))
+    def _grade(self, output: bytes) -> None:
+        graded = grade(output, self._holdout.key, columns_of(self._scorer))
         if isinstance(graded, Failure):
             self.record.failure = graded
             return

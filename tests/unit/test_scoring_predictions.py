@@ -12,12 +12,12 @@ import pytest
 
 from orchestrator.scoring import predictions
 from orchestrator.scoring.grade import (
-    Grader,
     Other,
     Verdict,
     check,
     compare,
     comparison,
+    grade,
     read_key,
     verdict,
 )
@@ -42,11 +42,6 @@ def problems(content: bytes) -> list[str]:
     result = read(content, IDS, COLUMNS)
     assert isinstance(result, Refused), result
     return result.problems
-
-
-def grade(content: bytes, key: Path, columns: Columns):
-    with Grader() as grader:
-        return grader.grade(content, key, columns)
 
 
 def rows(*pairs: str, header: str = "id,label") -> bytes:
@@ -288,23 +283,6 @@ def test_fifty_thousand_rows_do_not_need_more_than_the_child_may_use(tmp_path):
     assert result.metrics is not None
     assert result.metrics.recall == 1.0
     assert result.metrics.rows == 50_000
-
-
-def test_a_grader_that_is_not_asked_ends_with_its_block():
-    with pytest.raises(RuntimeError), Grader() as grader:
-        child = grader._child
-        raise RuntimeError
-    assert child.returncode is not None
-    assert all(pipe.closed for pipe in (child.stdin, child.stdout, child.stderr))
-
-
-def test_a_grader_that_dies_is_our_failure():
-    with Grader(ahead=False) as grader:
-        grader._child.kill()
-        result = grader.grade(PLAIN, CASES / "key.csv", COLUMNS)
-    assert not isinstance(result, Verdict)
-    assert result.failure_class == "scorer-error"
-    assert result.sentence == "grading ended with status -9: no output"
 
 
 WRONG = replace(COLUMNS, missing_are_wrong=True)
