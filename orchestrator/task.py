@@ -127,8 +127,18 @@ class PredictionsScorer(_Table):
 
     @model_validator(mode="after")
     def _columns_apart(self) -> PredictionsScorer:
+        if self.label_column == self.id_column:
+            raise ValueError(f"label_column is {self.label_column!r}, which is another column")
         if self.score_column in (self.id_column, self.label_column):
             raise ValueError(f"score_column is {self.score_column!r}, which is another column")
+        return self
+
+    @model_validator(mode="after")
+    def _labels_apart(self) -> PredictionsScorer:
+        positive = {word.lower() for word in (self.positive, *self.positive_words)}
+        negative = {word.lower() for word in (self.negative, *self.negative_words)}
+        if both := positive & negative:
+            raise ValueError(f"{min(both)!r} is a spelling of both labels")
         return self
 
     @model_validator(mode="after")

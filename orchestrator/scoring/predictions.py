@@ -2,32 +2,33 @@
 
 Nothing is ever scored over the rows present: a file with any problem gives no labels at all; where
 a task says so, rows that are missing count as wrong. What is only spelt otherwise (byte order mark,
-line ends, quoting, an index column, `1.0` for `1`) is accepted and listed.
+line ends, quoting, an index column, `1.0` for `1`) is accepted and listed. docs/grading.md has all.
 """
 
 from __future__ import annotations
 
-import codecs
 import csv
-import io
-import re
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass, field
-from math import isfinite
+from dataclasses import dataclass
+
+from orchestrator.scoring.tabular import SAMPLE_CHARS, Notes, Samples, Unreadable, decoded, shown
+from orchestrator.scoring.tabular import rows as rows_of
+from orchestrator.scoring.values import WHOLE, Bad, Labels, finite
 
 MISSING = -1
 """In place of a label: the file has no row for the id, and the task counts that as wrong."""
-SAMPLES = 3
-SAMPLE_CHARS = 40
 INDEX_NAMES = ("", "Unnamed: 0", "index")
 """Headers of a column of row numbers, as data frames write it."""
-MAX_FIELD = 1 << 20
 SPARE_ROWS = 100_000
 """Read beyond one row an id; a file with more is no answer, and reading all of it takes minutes."""
-
-_WHOLE = re.compile(r"^(-?\d+)\.0+$")
-_NUMBER = re.compile(r"^[+-]?(?:\d+(?:\.\d*)?|\.\d+)(?:[eE][+-]?\d+)?$")
-_MISSING = ("", "nan", "na", "n/a", "null", "none", "<na>")
+_SEPARATORS = (";", "\t", "|", " ")
+_SPELLINGS = 20
+"""Of labels, listed at most."""
+_LABEL_PROBLEMS = {
+    Bad.MISSING: "labels empty or NaN (for {2})",
+    Bad.FRACTION: "labels are probabilities where {0} or {1} is wanted ({2})",
+    Bad.STRANGE: "labels are neither {0} nor {1} ({2})",
+}
 
 
 @dataclass(frozen=True)
@@ -70,243 +71,214 @@ class Refused:
 
 def read(content: bytes, ids: Sequence[str], columns: Columns) -> Read | Refused:
     """The label of each of `ids`, or all that keeps the file from being graded."""
-    notes: dict[str, None] = {}
-    text = _decoded(content, notes)
-    if isinstance(text, Refused):
-        return text
-    rows = _rows(text, notes)
+    notes: Notes = {}
     try:
+        rows = rows_of(decoded(content, notes), notes)
         header = next(rows, None)
+    except Unreadable as problem:
+        return Refused([str(problem)])
     except csv.Error as error:
         return Refused([f"the header can't be read: {error}"])
     if header is None:
         return Refused([f"the file is empty ({len(content)} bytes)"])
     places = _places(header[1], columns, notes)
     if isinstance(places, Refused):
+        if any(name.strip() in ids for name in header[1][:8]):
+            return Refused([f"{places.sentence}; the first row is one of predictions, no header"])
         return places
-    reader = _Reader(ids, columns, notes)
+    reader = _Reader(ids, columns, places, notes)
     try:
         for line, row in rows:
             if reader.count == len(ids) + SPARE_ROWS:
                 reader.broken = f"it goes on after {reader.count} rows, which are all that is read"
                 break
-            reader.take(line, row, len(header[1]), places)
+            reader.take(line, row)
     except csv.Error as error:
         reader.broken = f"it can't be read beyond row {reader.count}: {error}"
     return reader.result()
 
 
-def _decoded(content: bytes, notes: dict[str, None]) -> str | Refused:
-    if not content.strip():
-        return Refused([f"the file is empty ({len(content)} bytes)"])
-    if content.startswith((codecs.BOM_UTF16_LE, codecs.BOM_UTF16_BE)):
-        return Refused(["the file is UTF-16; UTF-8 is wanted"])
-    if content.startswith(codecs.BOM_UTF8):
-        notes["byte order mark"] = None
-    if b"\0" in content:
-        return Refused([f"the file holds {content.count(0)} NUL bytes; it is no text"])
-    try:
-        text = content.decode("utf-8-sig")
-    except UnicodeDecodeError as error:
-        line = content[: error.start].count(b"\n") + 1
-        return Refused([f"the file is not UTF-8 (line {line})"])
-    if "\r" in text:
-        notes["line ends other than LF"] = None
-    if '"' in text:
-        notes["quoted fields"] = None
-    return text
-
-
-def _rows(text: str, notes: dict[str, None]) -> Iterator[tuple[int, list[str]]]:
-    """(line number, fields); blank lines are left out and noted."""
-    csv.field_size_limit(MAX_FIELD)
-    reader = csv.reader(io.StringIO(text, newline=""), strict=True)
-    for row in reader:
-        if row:
-            yield reader.line_num, row
-        else:
-            notes["blank lines"] = None
-
-
 @dataclass(frozen=True)
 class _Places:
+    header: list[str]
     id: int
     label: int
     score: int | None
 
 
-def _places(header: list[str], columns: Columns, notes: dict[str, None]) -> _Places | Refused:
-    names = [name.strip() for name in header]
-    if names != header:
-        notes["spaces around column names"] = None
+def _places(header: list[str], columns: Columns, notes: Notes) -> _Places | Refused:
+    names = _stripped(header)
     wanted = [columns.id, columns.label]
     if columns.score is not None and columns.score in names:
         wanted.append(columns.score)
     known = [name for name in names if name in wanted]
-    index_columns = [name for name in names[:1] if name in INDEX_NAMES and name not in wanted]
-    extra = [name for name in names[len(index_columns) :] if name not in wanted]
-    if sorted(known) != sorted(wanted) or extra:
-        found = ", ".join(repr(name[:SAMPLE_CHARS]) for name in names[:8])
-        more = f" and {len(names) - 8} more" if len(names) > 8 else ""
-        separators = [mark for mark in (";", "\t", "|") if len(names) == 1 and mark in names[0]]
-        hint = f" (separated by {separators[0]!r} instead of a comma)" if separators else ""
-        allowed = f", and {columns.score!r} if you like" if columns.score else ""
-        asked = f"{columns.id!r}, {columns.label!r}{allowed}"
-        return Refused([f"the columns are {found}{more}{hint}; wanted are {asked}"])
-    if index_columns:
+    indexed = names[0] in INDEX_NAMES and names[0] not in wanted
+    if sorted(known) != sorted(wanted) or len(names) != len(known) + indexed:
+        return Refused([_wrong_header(names, columns)])
+    if names != header:
+        notes["spaces around column names"] = None
+    if indexed:
         notes["an index column"] = None
     if known != wanted:
         notes["other column order"] = None
     score = names.index(wanted[2]) if len(wanted) > 2 else None
-    return _Places(names.index(columns.id), names.index(columns.label), score)
+    return _Places(names, names.index(columns.id), names.index(columns.label), score)
 
 
-@dataclass
-class _Samples:
-    """A count and the first few of what was counted."""
+def _stripped(row: list[str]) -> list[str]:
+    return [field.strip() for field in row]
 
-    count: int = 0
-    first: list[str] = field(default_factory=list)
 
-    def add(self, sample: str) -> None:
-        self.count += 1
-        if len(self.first) < SAMPLES:
-            self.first.append(sample[:SAMPLE_CHARS])
-
-    def __str__(self) -> str:
-        more = ", …" if self.count > len(self.first) else ""
-        return f"{', '.join(self.first)}{more}"
+def _wrong_header(names: list[str], columns: Columns) -> str:
+    found = ", ".join(ascii(name[:SAMPLE_CHARS]) for name in names[:8])
+    more = f" and {len(names) - 8} more" if len(names) > 8 else ""
+    separators = [mark for mark in _SEPARATORS if len(names) == 1 and mark in names[0]]
+    hint = f" (separated by {separators[0]!r} instead of a comma)" if separators else ""
+    allowed = f", and {columns.score!r} if you like" if columns.score else ""
+    wanted = f"{columns.id!r}, {columns.label!r}{allowed}"
+    return f"the columns are {found}{more}{hint}; wanted are {wanted}"
 
 
 class _Reader:
     """Takes rows one by one; memory does not grow with rows that nobody asked for."""
 
-    def __init__(self, ids: Sequence[str], columns: Columns, notes: dict[str, None]) -> None:
+    def __init__(self, ids: Sequence[str], columns: Columns, places: _Places, notes: Notes) -> None:
         self._ids = ids
         self._wanted = frozenset(ids)
-        self._whole = all(one.lstrip("-").isdigit() for one in ids)
+        self._whole = all(one.removeprefix("-").isdecimal() for one in ids)
         self._columns = columns
+        self._places = places
         self._notes = notes
-        self._spellings = _spellings(columns)
-        self._labels: dict[str, int] = {}
-        self._scores: dict[str, float] = {}
+        self._words = Labels(
+            columns.positive, columns.negative, columns.positive_words, columns.negative_words
+        )
+        self._spelt: dict[str, None] = {}
+        self._labels: dict[str, int | None] = {}
+        self._scores: dict[str, float | None] = {}
         self._repeated: dict[str, bool] = {}
         """id that comes more than once → whether its labels differ"""
         self.count = 0
         self.broken = ""
-        self._ragged, self._unknown = _Samples(), _Samples()
-        self._empty, self._shares, self._strange = _Samples(), _Samples(), _Samples()
-        self._no_score = _Samples()
+        self._ragged, self._headers, self._unknown = Samples(), Samples(), Samples()
+        self._bad_labels = {kind: Samples() for kind in Bad}
+        self._no_score = Samples()
 
-    def take(self, line: int, row: list[str], width: int, places: _Places) -> None:
+    def take(self, line: int, row: list[str]) -> None:
         self.count += 1
-        if len(row) != width:
+        places = self._places
+        if len(row) != len(places.header):
             self._ragged.add(f"line {line} has {len(row)}")
+            return
+        if row[places.id].strip() == self._columns.id and _stripped(row) == places.header:
+            self._headers.add(f"line {line}")
             return
         one = self._id(row[places.id])
         label = self._label(row[places.label], one)
         score = None if places.score is None else self._score(row[places.score], one)
+        # A value that can't be read is a problem already; its row is there nonetheless.
         if one not in self._wanted:
-            self._unknown.add(one or "(empty)")
+            self._unknown.add(shown(one) or "(empty)")
         elif one in self._labels:
             differs = self._labels[one] != label
             self._repeated[one] = self._repeated.get(one, False) or differs
         else:
-            # A label that can't be read is a problem already; its row is there nonetheless.
-            self._labels[one] = MISSING if label is None else label
-            if score is not None:
-                self._scores[one] = score
+            self._labels[one] = label
+            self._scores[one] = score
+
+    def _without_spaces(self, text: str) -> str:
+        stripped = text.strip()
+        if stripped != text:
+            self._notes["spaces around values"] = None
+        return stripped
 
     def _id(self, text: str) -> str:
-        stripped = text.strip()
+        if text in self._wanted:
+            return text
+        stripped = self._without_spaces(text)
         if stripped not in self._wanted and self._whole:
-            whole = _WHOLE.match(stripped)
+            whole = WHOLE.match(stripped)
             if whole and whole.group(1) in self._wanted:
                 self._notes["ids written as floats (1.0)"] = None
                 return whole.group(1)
         return stripped
 
     def _label(self, text: str, one: str) -> int | None:
-        stripped = text.strip()
-        value = self._spellings.get(stripped.lower())
-        if value is None and (whole := _WHOLE.match(stripped)):
-            value = self._spellings.get(whole.group(1))
-        if value is not None:
-            if stripped not in (self._columns.positive, self._columns.negative):
-                kind = "as floats (1.0)" if _WHOLE.match(stripped) else f"as {stripped!r}"
-                self._notes[f"labels written {kind}"] = None
-            return value
-        if stripped.lower() in _MISSING:
-            self._empty.add(one)
-        elif _NUMBER.match(stripped) and 0 <= float(stripped) <= 1:
-            self._shares.add(f"{stripped} for {one}")
-        else:
-            self._strange.add(f"{stripped!r} for {one}")
-        return None
+        stripped = self._without_spaces(text)
+        found = self._words.read(stripped)
+        if isinstance(found, Bad):
+            self._bad_labels[found].add(_sample(found, stripped, one))
+            return None
+        label, spelling = found
+        if spelling:
+            self._spelt[spelling] = None
+        return label
 
     def _score(self, text: str, one: str) -> float | None:
-        stripped = text.strip()
-        if _NUMBER.match(stripped) and isfinite(number := float(stripped)):
-            return number
-        self._no_score.add(f"{stripped!r} for {one}")
-        return None
+        stripped = self._without_spaces(text)
+        found = finite(stripped)
+        if found is None:
+            self._no_score.add(f"'{shown(stripped)}' for {shown(one)}")
+        return found
 
     def result(self) -> Read | Refused:
-        missing = _Samples()
+        missing = Samples()
         for one in self._ids:
             if one not in self._labels:
-                missing.add(one)
+                missing.add(shown(one))
         problems = list(self._problems(missing))
         if problems:
             return Refused(problems)
-        notes = list(self._notes)
+        notes = [*self._notes, *self._spellings()]
         if missing.count:
             notes.append(f"{self._told(missing)}, each counted as wrong")
-        labels = [self._labels.get(one, MISSING) for one in self._ids]
-        scores = [self._scores.get(one) for one in self._ids] if self._scores else None
-        return Read(labels, notes, scores)
+        found = [self._labels.get(one) for one in self._ids]
+        labels = [MISSING if label is None else label for label in found]
+        scored = self._places.score is not None
+        return Read(labels, notes, [self._scores.get(one) for one in self._ids] if scored else None)
 
-    def _told(self, missing: _Samples) -> str:
+    def _told(self, missing: Samples) -> str:
         return f"{missing.count} of {len(self._ids)} ids missing ({missing})"
 
-    def _problems(self, missing: _Samples) -> Iterator[str]:
-        columns = self._columns
+    def _spellings(self) -> Iterator[str]:
+        spelt = list(self._spelt)
+        yield from (f"labels written as {spelling}" for spelling in spelt[:_SPELLINGS])
+        if len(spelt) > _SPELLINGS:
+            yield f"labels written in {len(spelt) - _SPELLINGS} other ways"
+
+    def _problems(self, missing: Samples) -> Iterator[str]:
         if self.broken:
             yield self.broken
         if self.count == 0:
             yield f"the file has a header and no rows; {len(self._ids)} are wanted"
             return
         if self._ragged.count:
-            yield f"{self._ragged.count} rows with another number of fields ({self._ragged})"
+            width = len(self._places.header)
+            yield (
+                f"{self._ragged.count} rows with another number of fields than the header's "
+                f"{width} ({self._ragged})"
+            )
+        if self._headers.count:
+            yield f"the header comes again {self._headers.count} times ({self._headers})"
         if self._repeated:
-            repeated, clashing = _Samples(), sum(self._repeated.values())
+            repeated, clashing = Samples(), sum(self._repeated.values())
             for one in self._repeated:
-                repeated.add(one)
+                repeated.add(shown(one))
             clash = f", {clashing} with different labels" if clashing else ""
             yield f"{repeated.count} ids more than once ({repeated}){clash}"
         if self._unknown.count:
             yield f"{self._unknown.count} ids that were not asked for ({self._unknown})"
-        if missing.count and not columns.missing_are_wrong:
+        if missing.count and not self._columns.missing_are_wrong:
             yield self._told(missing)
-        if self._empty.count:
-            yield f"{self._empty.count} labels empty or NaN (for {self._empty})"
-        if self._shares.count:
-            yield (
-                f"{self._shares.count} labels are probabilities where {columns.positive} or "
-                f"{columns.negative} is wanted ({self._shares})"
-            )
-        if self._strange.count:
-            yield (
-                f"{self._strange.count} labels are neither {columns.positive} nor "
-                f"{columns.negative} ({self._strange})"
-            )
+        for kind, sentence in _LABEL_PROBLEMS.items():
+            if (bad := self._bad_labels[kind]).count:
+                said = sentence.format(self._columns.positive, self._columns.negative, bad)
+                yield f"{bad.count} {said}"
         if self._no_score.count:
             yield f"{self._no_score.count} scores are no finite number ({self._no_score})"
 
 
-def _spellings(columns: Columns) -> dict[str, int]:
-    """Lower-case spelling → label. The task's own labels win over a word they collide with."""
-    spelt = {word.lower(): 0 for word in ("false", *columns.negative_words)}
-    spelt |= {word.lower(): 1 for word in ("true", *columns.positive_words)}
-    spelt |= {columns.negative.lower(): 0, columns.positive.lower(): 1}
-    return spelt
+def _sample(kind: Bad, text: str, one: str) -> str:
+    if kind is Bad.MISSING:
+        return shown(one)
+    value = f"'{shown(text)}'" if kind is Bad.STRANGE else shown(text)
+    return f"{value} for {shown(one)}"

@@ -56,7 +56,10 @@ class Lab:
 
     def without_probe(self) -> Lab:
         """The same task without a leaked column: each program predicts once."""
-        scorer = self.bench.task.scorer.model_copy(update={"leaked_columns": ()})
+        return self.with_scorer(leaked_columns=())
+
+    def with_scorer(self, **options: object) -> Lab:
+        scorer = self.bench.task.scorer.model_copy(update=options)
         task = self.bench.task.model_copy(update={"scorer": scorer})
         return replace(self, bench=replace(self.bench, task=task))
 

@@ -205,6 +205,21 @@ def test_half_of_the_rows_is_a_score_of_0(bench):
     assert (record.score, record.metrics, record.leak) == (0.0, None, None)
 
 
+def test_half_of_the_rows_with_scores_as_a_task_may_take_them(bench):
+    code = PREDICT.replace("        writer", "        if row['id'][-1] in '02468': writer")
+    code = code.replace('"label"]', '"label", "score"]').replace("))])", ")), 0.5])")
+    lenient = bench.with_scorer(leaked_columns=(), missing_rows="wrong", score_column="score")
+    record = lenient.predicting(code)
+    assert record.failure is None, record.failure
+    # The even rows are the positive ones, and right; the others count as wrong.
+    counts = record.metrics
+    assert (counts.true_positives, counts.false_positives, counts.rows) == (6, 6, 12)
+    assert record.score == pytest.approx(12 / 18)
+    # Every negative is missing, and so ranked first.
+    assert counts.pr_auc == pytest.approx(6 / 12)
+    assert record.normalisations == ["6 of 12 ids missing (h1, h3, h5, …), each counted as wrong"]
+
+
 def test_the_workspace_is_capped(bench):
     record = bench.score({"train.py": b"open('big', 'w').write('x' * (40 << 20))"})
     assert record.failure.failure_class is C.DISK_FULL

@@ -73,7 +73,10 @@ def test_plain_labels_need_no_note():
             ["an index column"],
         ),
         (rows("0,1", "1,2", "0,3", "1,4", header="label,id"), ["other column order"]),
-        (rows(" 1 , 0", "2,1 ", "3,0", "4,1", header="id, label"), ["spaces around column names"]),
+        (
+            rows(" 1 , 0", "2,1 ", "3,0", "4,1", header="id, label"),
+            ["spaces around column names", "spaces around values"],
+        ),
         (rows("1,0.0", "2,1.0", "3,0.0", "4,1.0"), ["labels written as floats (1.0)"]),
         (rows("1.0,0", "2.0,1", "3.0,0", "4.0,1"), ["ids written as floats (1.0)"]),
         (
@@ -138,7 +141,10 @@ def test_text_ids_are_never_taken_as_numbers():
         ),
         (
             rows("1,0", "2,1,7", "3", "4,1"),
-            ["2 rows with another number of fields (line 3 has 3, line 4 has 1)"],
+            [
+                "2 rows with another number of fields than the header's 2",
+                "(line 3 has 3, line 4 has 1)",
+            ],
         ),
         (rows("1,0", '2,"1', "3,0", "4,1"), ["it can't be read beyond row 1"]),
         (rows("1,0", '2,"' + "x" * (1 << 21) + '"', "3,0"), ["field larger than field limit"]),
@@ -158,7 +164,7 @@ def test_all_problems_come_in_one_message_with_counts_and_three_samples():
     result = read(content, ids, COLUMNS)
     assert isinstance(result, Refused)
     assert result.problems == [
-        "1 rows with another number of fields (line 13 has 1)",
+        "1 rows with another number of fields than the header's 2 (line 13 has 1)",
         "1 ids more than once (1), 1 with different labels",
         "4 ids that were not asked for (77, 78, 79, …)",
         "14 of 20 ids missing (7, 8, 9, …)",
@@ -336,7 +342,9 @@ def test_scores_of_missing_rows_are_the_worst():
     assert graded.metrics.pr_auc == pytest.approx((1 / 2 + 2 / 4) / 2)
 
 
-@pytest.mark.parametrize("score", ["", "nan", "inf", "-Infinity", "high", "1e999", "0,5", "1_0"])
+@pytest.mark.parametrize(
+    "score", ["", "nan", "inf", "-Infinity", "high", "1e999", "0,5", "1_0", "7%"]
+)
 def test_a_score_that_is_no_number_refuses_the_file(score):
     content = rows("1,0,1", f'2,1,"{score}"', "3,0,1", "4,1,1", header="id,label,score")
     result = read(content, IDS, SCORED)
