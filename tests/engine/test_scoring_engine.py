@@ -217,7 +217,9 @@ def test_half_of_the_rows_with_scores_as_a_task_may_take_them(bench):
     assert record.score == pytest.approx(12 / 18)
     # Every negative is missing, and so ranked first.
     assert counts.pr_auc == pytest.approx(6 / 12)
-    assert record.normalisations == ["6 of 12 ids missing (h1, h3, h5, …), each counted as wrong"]
+    assert record.normalisations[-1] == (
+        "6 of 12 ids missing (h1, h3, h5, …), each counted as wrong"
+    )
 
 
 def test_the_workspace_is_capped(bench):
