@@ -35,7 +35,11 @@ class ModelAccess(Protocol):
 
 @dataclass(frozen=True)
 class AgentJob:
-    """One stage's work. `limits.wall_s` is the agent's deadline for the whole stage."""
+    """One stage's work. `limits.wall_s` is the agent's deadline for the whole stage.
+
+    `read_only`: files of the workspace that are data. `room_chars`: so many characters fit into
+    the context before the reply; None: not known.
+    """
 
     prompt: str
     workspace: Volume
@@ -43,6 +47,8 @@ class AgentJob:
     access: ModelAccess
     limits: Limits
     owner: Owner
+    read_only: tuple[str, ...] = ()
+    room_chars: int | None = None
 
 
 @dataclass(frozen=True)
@@ -56,6 +62,8 @@ class AgentReport:
     failure: Failure | None = None
     notes: list[str] = field(default_factory=list)
     """Remarks for people, e.g. that a file came twice and the last was kept."""
+    blobs: Mapping[str, str] = field(default_factory=dict)
+    """Of files it says it wrote: git's name for the content, as the snapshot must have it."""
 
 
 class Agent(Protocol):

@@ -1,4 +1,4 @@
-"""The built-in agent: one question a stage, whole files out of a plain-text reply."""
+"""The built-in agent: one question a stage, files and edits out of a plain-text reply."""
 
 from __future__ import annotations
 
@@ -76,6 +76,8 @@ class BuiltinAgent:
                 "ORCH_MODEL": job.access.model,
                 "ORCH_PROMPT": f"{STAGE}/{PROMPT}",
                 "ORCH_WORKSPACE": WORKSPACE,
+                "ORCH_READ_ONLY": ":".join(job.read_only),
+                "ORCH_ROOM_CHARS": str(job.room_chars or ""),
             },
             network=job.network.id,
         )
@@ -87,7 +89,8 @@ def report_of(ended: Ended, stage: str) -> AgentReport:
     if report is None:
         return AgentReport([], [], ended.stderr, _crashed(ended, stage))
     return AgentReport(
-        written=report["written"],
+        written=list(report["written"]),
+        blobs=report["written"],
         dropped=[
             Dropped(path=item["path"], reason=f"{item['reason']}: {item['detail']}")
             for item in report["refused"]
@@ -105,7 +108,7 @@ def _read(ended: Ended) -> dict[str, Any] | None:
         value = loads_whole(ended.raw_stdout)
     except ValueError:
         return None
-    return value if isinstance(value, dict) and "written" in value else None
+    return value if isinstance(value, dict) and isinstance(value.get("written"), dict) else None
 
 
 def _crashed(ended: Ended, stage: str) -> Failure:
@@ -131,7 +134,7 @@ _NOTHING = {
     "prose-only": "the reply held prose and no file",
     "no-file-name": "the reply held code and no file name",
     "tool-call": "the reply called a tool that was not offered",
-    "diff": "the reply held a patch where whole files were asked for",
+    "diff": "the reply held a patch that names no file",
 }
 
 
@@ -179,9 +182,12 @@ def _verdict(report: Mapping[str, Any], reasons: list[str]) -> tuple[FailureClas
         return FailureClass.TRUNCATED_REPLY, budget, "length" if cut else "no-closing-fence"
     if "disk-full" in reasons:
         return FailureClass.DISK_FULL, "the workspace is full", ""
+    if unfit := [item for item in report["refused"] if item["reason"] == "did-not-apply"]:
+        what = f"the edit of {unfit[0]['path']} {unfit[0]['detail']}"
+        return FailureClass.EDIT_DID_NOT_APPLY, what, "did-not-apply"
     if report["written"]:
         return None
-    if reasons and set(reasons) == {"unsafe-path"}:
+    if reasons and set(reasons) <= {"unsafe-path", "read-only-data"}:
         return FailureClass.UNSAFE_PATH, "every file of the reply was refused for its path", ""
     reason = nothing or ", ".join(sorted(set(reasons)))
     sentence = _NOTHING.get(nothing, f"no file of the reply could be written ({reason})")

@@ -39,6 +39,8 @@ RECORDING_S = 600.0
 MAX_RECORD_BYTES = LIMITS.fsize_mb << 20
 THINKING: Mapping[str, bool] = {"on": True, "off": False}
 """Words for what is no level but a yes or no."""
+Scripts = Mapping[str, Mapping[str, Mapping[int, str | list[str]]]]
+"""Model → stage → turn → reply to each call, or a list of replies, one to a call."""
 
 
 class Model(Protocol):
@@ -224,8 +226,8 @@ class GatewayService:
         """
         self._tell("remote", kind, kind=kind, url=url, key=key)
 
-    def load_scripts(self, scripts: Mapping[str, Mapping[str, Mapping[int, str]]]) -> None:
-        """Replies of scripted models: model → stage → turn → text, in the agent's dialect."""
+    def load_scripts(self, scripts: Scripts) -> None:
+        """Replies of scripted models, in the agent's dialect."""
         data = json.dumps(scripts).encode()
         self.container.put(RECORDS, {SCRIPTS: data})
         self._tell("scripts", path=f"{RECORDS}/{SCRIPTS}")

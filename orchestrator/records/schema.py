@@ -141,6 +141,15 @@ class AgentStage(Record):
     dropped: list[Dropped] = []
     skipped: list[Dropped] = []
     """Entries of the workspace that the snapshot could not hold."""
+    announced: list[str] = []
+    """Files that the agent says it wrote."""
+    junk: list[str] = []
+    """New files named like a command, a language, a line of markup or words of the prompt."""
+    data_touched: list[str] = []
+    """Files of the data that were altered."""
+    notes: list[str] = []
+    """The agent's remarks, e.g. that a file came twice, or that the reply was cut and what came
+    of asking once more."""
     usage: Usage = Usage()
     agent_output: Captured | None = None
     failure: Failure | None = None

@@ -26,17 +26,17 @@ def judge_agent_stage(
     present: Collection[str],
     changes: Sequence[FileChange],
     announced: Sequence[str],
+    lost: Sequence[str],
     dropped: Sequence[Dropped],
     reported: Failure | None,
 ) -> Failure | None:
     """Decide from artifacts whether an agent stage did what it was asked.
 
-    `announced` are the files that the agent says it wrote; one of them missing on disk is the
-    harness's fault and outranks every verdict on the model. A failure that is reported of the
-    harness's side (model server, agent) or by the gateway's record comes next, then what is on
-    disk.
+    `announced` are the files that the agent says it wrote, `lost` those of them that are not on
+    disk as it wrote them: the harness's fault, which outranks every verdict on the model. A
+    failure that is reported of the harness's side (model server, agent) or by the gateway's record
+    comes next, then what is on disk.
     """
-    lost = sorted(set(announced) - set(present))
     if lost:
         return Failure(
             failure_class=FailureClass.EDIT_DROPPED,

@@ -14,17 +14,22 @@ from orchestrator.errors import ModelUnknown, TaskInvalid
 from orchestrator.models.reference import ModelKind, ModelReference
 from orchestrator.task import Task
 
-Replies = dict[str, dict[str, dict[int, str]]]
-"""Model name → stage → turn → reply."""
+Replies = dict[str, dict[str, dict[int, str | list[str]]]]
+"""Model name → stage → turn → reply to each call, or a list of replies, one to a call."""
 
 
 class ScriptedReply(BaseModel):
-    """What the scripted model answers in one stage and turn; `files` maps there → task folder."""
+    """What the scripted model answers in one stage and turn; `files` maps there → task folder.
+
+    `call`: to which call of that turn, from 0. Where the turn has one reply only, every call gets
+    it.
+    """
 
     model_config = ConfigDict(extra="forbid", frozen=True)
 
     stage: str
     turn: int = Field(ge=0)
+    call: int = Field(0, ge=0)
     say: str = ""
     files: dict[str, str] = {}
 
@@ -70,12 +75,16 @@ def load_script(task: Task, name: str) -> Script:
         raise TaskInvalid(f"{file}: {where}: {error['msg']}") from None
 
 
-def _rendered(task: Task, name: str, agent: Agent) -> dict[str, dict[int, str]]:
-    stages: dict[str, dict[int, str]] = {}
+def _rendered(task: Task, name: str, agent: Agent) -> dict[str, dict[int, str | list[str]]]:
+    turns: dict[tuple[str, int], dict[int, str]] = {}
     for reply in load_script(task, name).reply:
         files = {path: _text(task, name, source) for path, source in reply.files.items()}
         text = agent.render_scripted(reply.say, files)
-        stages.setdefault(reply.stage, {})[reply.turn] = text
+        turns.setdefault((reply.stage, reply.turn), {})[reply.call] = text
+    stages: dict[str, dict[int, str | list[str]]] = {}
+    for (stage, turn), calls in turns.items():
+        each = [calls.get(number, "") for number in range(max(calls) + 1)]
+        stages.setdefault(stage, {})[turn] = each if len(each) > 1 else each[0]
     return stages
 
 

@@ -32,10 +32,13 @@ from orchestrator.task import AgentStageSpec, ExecuteStageSpec
 from orchestrator.trial.bench import Bench
 from orchestrator.trial.conduct import conduct
 from orchestrator.trial.judge import judge_agent_stage
+from orchestrator.trial.landed import junk, lost, touched
 from orchestrator.trial.prompts import PromptOutput, output_of, own_files, render, without_label
 from orchestrator.trial.truncation import Gauge
 from orchestrator.trial.wallet import Purse, Spent, timeless
 
+EXCERPT = "excerpt.csv"
+"""The data's first lines, in the workspace; an agent is not to alter them."""
 LAST_WORDS_S = 10.0
 """For an agent whose last call was ended for its time: to write what it has, and report."""
 
@@ -129,7 +132,7 @@ def workspace_files(bench: Bench) -> dict[str, bytes]:
         for path in sorted(repo.rglob("*"))
         if path.is_file() and "__pycache__" not in path.parts
     }
-    files["excerpt.csv"] = bench.data.excerpt.read_bytes()
+    files[EXCERPT] = bench.data.excerpt.read_bytes()
     return files
 
 
@@ -172,6 +175,7 @@ def agent_stage(desk: RunDesk, stage: AgentStageSpec, template: str, turn: int) 
                 access=access,
                 limits=_agent_limits(bench, purse),
                 owner=desk.owner,
+                read_only=(EXCERPT,),
             )
         )
     finally:
@@ -193,6 +197,10 @@ def agent_stage(desk: RunDesk, stage: AgentStageSpec, template: str, turn: int) 
         missing=[name for name in stage.expects if name not in present],
         dropped=report.dropped,
         skipped=tree.skipped,
+        announced=report.written,
+        junk=junk(changes, stage.expects, prompt),
+        data_touched=touched(changes, (EXCERPT,)),
+        notes=report.notes,
         usage=watch.usage,
         agent_output=report.output,
         failure=judge_agent_stage(
@@ -201,6 +209,7 @@ def agent_stage(desk: RunDesk, stage: AgentStageSpec, template: str, turn: int) 
             present=present.keys(),
             changes=changes,
             announced=report.written,
+            lost=lost(report.written, report.blobs, present),
             dropped=report.dropped,
             reported=watch.failure or report.failure,
         ),

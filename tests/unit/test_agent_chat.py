@@ -3,13 +3,14 @@ applied, tries are bounded and visible, each failure has its class."""
 
 from collections.abc import Iterator
 from pathlib import Path
+from typing import Any
 
 import pytest
 from fake_ollama import FakeOllama
 from live_gateway import LiveGateway
 
-from orchestrator.agents.builtin.__main__ import apply
-from orchestrator.agents.builtin.chat import SYSTEM_PROMPT, ask
+from orchestrator.agents.builtin.__main__ import work
+from orchestrator.agents.builtin.chat import SYSTEM_PROMPT
 from orchestrator.agents.builtin.replies import parse_reply
 
 CASE = Path(__file__).parents[1] / "cases" / "05"
@@ -31,10 +32,21 @@ def workspace(tmp_path: Path) -> Path:
     return root
 
 
+def stage(url: str, token: str, workspace: Path, prompt: str, **more: str) -> dict[str, Any]:
+    """The whole agent, but for its container."""
+    environment = {
+        "ORCH_MODEL_URL": url,
+        "ORCH_MODEL_TOKEN": token,
+        "ORCH_MODEL": "m",
+        "ORCH_WORKSPACE": str(workspace),
+    }
+    return work(environment | more, prompt)
+
+
 def test_a_whole_reply_is_applied(gateway: LiveGateway, fake: FakeOllama, workspace: Path) -> None:
     token = gateway.open()
-    report = apply(ask(gateway.url, token, "m", "Write predict.py."), str(workspace))
-    assert report["written"] == ["predict.py"]
+    report = stage(gateway.url, token, workspace, "Write predict.py.")
+    assert list(report["written"]) == ["predict.py"]
     assert (workspace / "predict.py").read_text() == 'print("v")\n'
     assert report["tries"] == 1
     (call,) = gateway.close(token)
@@ -66,10 +78,10 @@ def test_trouble_ends_bounded_and_changes_nothing(
     before = (workspace / "predict.py").read_bytes()
     fake.faults.extend([fault] * 20)
     token = gateway.open(silence_s=0.3)
-    report = apply(ask(gateway.url, token, "m", "p"), str(workspace))
+    report = stage(gateway.url, token, workspace, "p")
     assert report["error_class"] == failure_class
     assert report["error"].startswith(f"{failure_class}: ")
-    assert report["written"] == []
+    assert report["written"] == {}
     assert report["tries"] == calls
     assert len(report["broken"]) == calls - 1
     assert (workspace / "predict.py").read_bytes() == before
@@ -85,8 +97,8 @@ def test_a_stream_that_broke_once_is_asked_for_again(
 ) -> None:
     fake.faults.append("cut")
     token = gateway.open()
-    report = apply(ask(gateway.url, token, "m", "p"), str(workspace))
-    assert report["written"] == ["predict.py"]
+    report = stage(gateway.url, token, workspace, "p")
+    assert list(report["written"]) == ["predict.py"]
     assert (report["tries"], len(report["broken"])) == (2, 1)
     assert [call.error is None for call in gateway.close(token)] == [False, True]
 
@@ -99,7 +111,7 @@ def test_replies_without_text(
     gateway: LiveGateway, fake: FakeOllama, workspace: Path, fault: str, nothing: str, reason: str
 ) -> None:
     fake.faults.append(fault)
-    report = apply(ask(gateway.url, gateway.open(), "m", "p"), str(workspace))
+    report = stage(gateway.url, gateway.open(), workspace, "p")
     assert (report["nothing"], report["done_reason"], report["error"]) == (nothing, reason, "")
 
 
@@ -107,19 +119,19 @@ def test_a_prompt_that_does_not_fit_has_its_own_class(
     gateway: LiveGateway, workspace: Path
 ) -> None:
     token = gateway.open(num_ctx=512)
-    report = apply(ask(gateway.url, token, "m", "x" * 4000), str(workspace))
+    report = stage(gateway.url, token, workspace, "x" * 4000)
     assert report["error_class"] == "context-overflow"
 
 
 def test_a_gateway_that_is_gone(workspace: Path) -> None:
-    report = apply(ask("http://127.0.0.1:9", "t", "m", "p"), str(workspace))
+    report = stage("http://127.0.0.1:9", "t", workspace, "p")
     assert report["error_class"] == "model-unavailable"
 
 
 def test_a_closed_token(gateway: LiveGateway, workspace: Path) -> None:
     token = gateway.open()
     gateway.close(token)
-    report = apply(ask(gateway.url, token, "m", "p"), str(workspace))
+    report = stage(gateway.url, token, workspace, "p")
     assert report["error"].startswith("refused: ")
     assert report["error_class"] == "agent-error"
 

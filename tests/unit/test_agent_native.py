@@ -6,9 +6,9 @@ from typing import Any
 
 import pytest
 
-from orchestrator.agents.builtin.__main__ import MAX_ENTRIES
 from orchestrator.agents.builtin.chat import SYSTEM_PROMPT
 from orchestrator.agents.builtin.replies import parse_reply
+from orchestrator.agents.builtin.work import MAX_ENTRIES
 from orchestrator.agents.native import LOG_KB, BuiltinAgent, report_of
 from orchestrator.records.failures import FailureClass
 from orchestrator.records.schema import Captured, Ending
@@ -95,7 +95,7 @@ def ended(
 def reported(**changes: Any) -> Ended:
     report = {
         "reply_chars": 10, "thinking_chars": 0, "done_reason": "stop", "tries": 1, "broken": [],
-        "error": "", "error_class": "", "written": [], "refused": [], "notes": [], "nothing": "",
+        "error": "", "error_class": "", "written": {}, "refused": [], "notes": [], "nothing": "",
     }  # fmt: skip
     return ended(json.dumps(report | changes) + "\n")
 
@@ -121,17 +121,23 @@ C = FailureClass
             "only-thinking",
         ),
         ({"nothing": "empty", "done_reason": "length"}, C.TRUNCATED_REPLY, "length"),
-        ({"written": ["a.py"], "done_reason": "length"}, C.TRUNCATED_REPLY, "length"),
+        ({"written": {"a.py": "1"}, "done_reason": "length"}, C.TRUNCATED_REPLY, "length"),
         (
-            {"written": ["a.py"], "refused": [refused("truncated")]},
+            {"written": {"a.py": "1"}, "refused": [refused("truncated")]},
             C.TRUNCATED_REPLY,
             "no-closing-fence",
         ),
         ({"refused": [refused("unsafe-path"), refused("unsafe-path", "b")]}, C.UNSAFE_PATH, ""),
         ({"refused": [refused("unsafe-path"), refused("elided")]}, C.NO_EDITS,
          "elided, unsafe-path"),
-        ({"refused": [refused("search-replace")]}, C.NO_EDITS, "search-replace"),
-        ({"written": ["b.py"], "refused": [refused("disk-full")]}, C.DISK_FULL, ""),
+        ({"refused": [refused("did-not-apply")]}, C.EDIT_DID_NOT_APPLY, "did-not-apply"),
+        (
+            {"written": {"b.py": "1"}, "refused": [refused("did-not-apply")]},
+            C.EDIT_DID_NOT_APPLY,
+            "did-not-apply",
+        ),
+        ({"refused": [refused("read-only-data"), refused("unsafe-path")]}, C.UNSAFE_PATH, ""),
+        ({"written": {"b.py": "1"}, "refused": [refused("disk-full")]}, C.DISK_FULL, ""),
         (
             {"error": "context-overflow: too long", "error_class": "context-overflow"},
             C.CONTEXT_OVERFLOW,
@@ -157,10 +163,10 @@ def test_verdicts(changes: dict[str, Any], failure_class: FailureClass, reason: 
 
 def test_files_beside_a_refused_one_are_no_failure_but_it_is_told() -> None:
     report = report_of(
-        reported(written=["a.py"], refused=[refused("unsafe-path", "../x")], notes=["n"]), "s"
+        reported(written={"a.py": "1f"}, refused=[refused("unsafe-path", "../x")], notes=["n"]), "s"
     )
     assert report.failure is None
-    assert report.written == ["a.py"]
+    assert (report.written, report.blobs) == (["a.py"], {"a.py": "1f"})
     assert [(item.path, item.reason) for item in report.dropped] == [
         ("../x", "unsafe-path: detail of unsafe-path")
     ]
@@ -201,5 +207,6 @@ def test_an_agent_without_a_report(how: Ended, failure_class: FailureClass) -> N
 
 def test_the_largest_report_fits_into_what_is_kept() -> None:
     entry = {"path": "\u20ac" * 300, "reason": "language-mismatch", "detail": "\u20ac" * 300}
-    largest = json.dumps({"refused": [entry] * MAX_ENTRIES, "written": ["x" * 1024] * MAX_ENTRIES})
+    written = {f"{n:01024}": "0" * 40 for n in range(MAX_ENTRIES)}
+    largest = json.dumps({"refused": [entry] * MAX_ENTRIES, "written": written})
     assert len(largest) < LOG_KB * 1024 * 2

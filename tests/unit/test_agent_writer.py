@@ -3,13 +3,14 @@
 import json
 import os
 from pathlib import Path
+from typing import Any
 
 import pytest
 
-from orchestrator.agents.builtin.__main__ import apply
 from orchestrator.agents.builtin.chat import Answer
 from orchestrator.agents.builtin.paths import UnsafePath, safe_path
 from orchestrator.agents.builtin.replies import parse_reply
+from orchestrator.agents.builtin.work import first, report
 from orchestrator.agents.builtin.writer import Refused, Workspace
 
 CASES = Path(__file__).parents[1] / "cases" / "13"
@@ -21,7 +22,7 @@ HOSTILE = {
     "e_githook.md": "inside .git",
     "f_gitconfig.md": "inside .git",
     "g_symlink.md": "a symbolic link (link_out)",
-    "h_win.md": "backslash",
+    "h_win.md": "leaves the workspace",
     "i_file_as_dir.md": "a file (notes.txt)",
     "j_long.md": "longer than 255 bytes",
     "k_rtl.md": "invisible or control character",
@@ -43,6 +44,11 @@ def workspace(tmp_path: Path) -> Path:
     return root
 
 
+def apply(answer: Answer, root: Path, read_only: tuple[str, ...] = ()) -> dict[str, Any]:
+    with Workspace(str(root), read_only) as workspace:
+        return report(first(answer, workspace))
+
+
 def tree(root: Path) -> set[str]:
     return {str(p.relative_to(root)) for p in root.rglob("*") if not p.is_dir() or p.is_symlink()}
 
@@ -50,11 +56,11 @@ def tree(root: Path) -> set[str]:
 @pytest.mark.parametrize("name", sorted(HOSTILE))
 def test_the_good_block_lands_and_the_hostile_one_is_refused(name: str, workspace: Path) -> None:
     answer = Answer(text=(CASES / name).read_text(encoding="utf-8"), done_reason="stop")
-    report = apply(answer, str(workspace))
-    assert report["written"] == ["inside.txt"]
+    told = apply(answer, workspace)
+    assert list(told["written"]) == ["inside.txt"]
     assert (workspace / "inside.txt").read_text() == "fine\n"
-    assert len(report["refused"]) == 1
-    refused = report["refused"][0]
+    assert len(told["refused"]) == 1
+    refused = told["refused"][0]
     assert refused["path"]
     assert refused["reason"] == "unsafe-path"
     assert HOSTILE[name] in refused["detail"]
@@ -63,7 +69,7 @@ def test_the_good_block_lands_and_the_hostile_one_is_refused(name: str, workspac
     assert (workspace / ".git" / "config").read_text() == "[core]\n"
     assert tree(workspace.parent / "outside") == set()
     assert sorted(p.name for p in workspace.parent.iterdir()) == ["outside", "workspace"]
-    json.dumps(report)
+    json.dumps(told)
 
 
 def test_cases_are_all_there() -> None:
@@ -73,7 +79,8 @@ def test_cases_are_all_there() -> None:
 @pytest.mark.parametrize(
     "path",
     [
-        "", ".", "a/", "/etc/passwd", "C:/x", "..", "a/../../b", "a\\b", "~/x", "a\nb", "a\0b",
+        "", ".", "a/", "/etc/passwd", "C:/x", "C:\\x", ".git\\config", "\\\\host\\x",
+        "..", "a/../../b", "a\\..\\..\\b", "~/x", "a\nb", "a\0b",
         ".GIT/config", ".git /x", "sub/.git/hooks/x", "git~1/config", "x" * 256, "a/" * 600 + "b",
         ".aider.conf.yml", ".Claude/settings.json", "AGENTS.md", "-rf", "a/ b", "a\u202eb",
         "\ud800",
@@ -91,6 +98,8 @@ def test_unsafe_paths(path: str) -> None:
         ("./a//b/./c.py", "a/b/c.py"),
         (".gitignore", ".gitignore"),
         (".github/workflows/ci.yml", ".github/workflows/ci.yml"),
+        ("src\\app\\main.py", "src/app/main.py"),
+        (".\\train.py", "train.py"),
         ("my notes.md", "my notes.md"),
         ("größe.py", "größe.py"),
         ("a..b/..c", "a..b/..c"),
@@ -142,13 +151,13 @@ def test_a_workspace_that_is_a_link_is_not_entered(workspace: Path) -> None:
 def test_half_an_answer_is_never_applied(workspace: Path) -> None:
     text = "train.py\n```python\nA = 1\n```\n"
     answer = Answer(text=text, error="model-server-error: cut", error_class="model-server-error")
-    report = apply(answer, str(workspace))
-    assert report["written"] == []
+    told = apply(answer, workspace)
+    assert told["written"] == {}
     assert not (workspace / "train.py").exists()
     assert "train.py" in parse_reply(text).files
 
 
 def test_thinking_alone_is_told_apart_from_an_empty_reply(workspace: Path) -> None:
-    assert apply(Answer(done_reason="stop"), str(workspace))["nothing"] == "empty"
+    assert apply(Answer(done_reason="stop"), workspace)["nothing"] == "empty"
     thought = Answer(thinking_chars=10, done_reason="length")
-    assert apply(thought, str(workspace))["nothing"] == "only-thinking"
+    assert apply(thought, workspace)["nothing"] == "only-thinking"

@@ -530,6 +530,21 @@ def test_scripted_replies_have_the_shape_of_ollamas(
     assert fake.asked("/api/tags") == []
 
 
+def test_a_list_of_scripted_replies_has_one_for_each_call(
+    gateway: LiveGateway, tmp_path: Path
+) -> None:
+    path = tmp_path / "scripts.json"
+    path.write_text(json.dumps({"m": {"s": {"0": ["First.", "", "Third."], "1": "Always."}}}))
+    gateway.order("scripts", path=str(path))
+    for turn, said in ((0, ["First.", "", "Third.", ""]), (1, ["Always.", "Always."])):
+        token = gateway.open("m", upstream="scripted", stage="s", turn=turn)
+        with client(gateway, token) as http:
+            for text in said:
+                answer = http.post("/api/chat", json=ASK | {"model": "m", "stream": False})
+                assert answer.json()["message"]["content"] == text
+        assert [call.reply for call in gateway.close(token)] == said
+
+
 def test_an_undelivered_script_is_an_unavailable_model(gateway: LiveGateway) -> None:
     token = gateway.open("nobody", upstream="scripted")
     with client(gateway, token) as http:

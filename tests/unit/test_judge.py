@@ -36,6 +36,7 @@ def verdict(**over: object) -> Failure | None:
         "present": ["train.py"],
         "changes": [change("train.py")],
         "announced": ["train.py"],
+        "lost": [],
         "dropped": [],
         "reported": None,
     }
@@ -47,7 +48,9 @@ def test_expected_files_on_disk_pass() -> None:
 
 
 def test_a_file_the_agent_says_it_wrote_and_the_disk_lacks_is_the_harness_fault() -> None:
-    found = verdict(present=[], changes=[], reported=failure(FailureClass.NO_EDITS))
+    found = verdict(
+        present=[], changes=[], lost=["train.py"], reported=failure(FailureClass.NO_EDITS)
+    )
     assert found is not None
     assert found.failure_class is FailureClass.EDIT_DROPPED
     assert found.attribution == "harness"

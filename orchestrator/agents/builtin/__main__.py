@@ -1,7 +1,8 @@
-"""Read the prompt, ask once, write the files, report as one JSON object on stdout.
+"""Read the prompt, ask, write the files, report as one JSON object on stdout.
 
-Environment: ORCH_MODEL_URL, ORCH_MODEL_TOKEN, ORCH_MODEL, ORCH_PROMPT (a file),
-ORCH_WORKSPACE (a folder).
+Environment: ORCH_MODEL_URL, ORCH_MODEL_TOKEN, ORCH_MODEL, ORCH_PROMPT (a file), ORCH_WORKSPACE
+(a folder); ORCH_ROOM_CHARS, characters that fit into the context before the reply, and
+ORCH_READ_ONLY, paths of the workspace with a colon between them, may be empty or missing.
 """
 
 from __future__ import annotations
@@ -9,65 +10,38 @@ from __future__ import annotations
 import json
 import os
 import sys
+from functools import partial
 from pathlib import Path
 from typing import Any
 
-from .chat import Answer, ask
-from .replies import parse_reply
-from .writer import Refused, Workspace
-
-MAX_ENTRIES = 300
+from .chat import SYSTEM_PROMPT, ask, wallet_left
+from .continuing import exhausted
+from .work import cut_of, finish, first, report
+from .writer import Workspace
 
 
 def main() -> int:
     prompt = Path(os.environ["ORCH_PROMPT"]).read_text(encoding="utf-8")
-    answer = ask(
-        os.environ["ORCH_MODEL_URL"],
-        os.environ["ORCH_MODEL_TOKEN"],
-        os.environ["ORCH_MODEL"],
-        prompt,
-    )
-    report = apply(answer, os.environ["ORCH_WORKSPACE"])
-    json.dump(report, sys.stdout)
+    json.dump(work(os.environ, prompt), sys.stdout)
     sys.stdout.write("\n")
     return 0
 
 
-def apply(answer: Answer, root: str) -> dict[str, Any]:
-    """Write the answer's files. An answer that is not whole is never applied, not in part."""
-    report: dict[str, Any] = {
-        "reply_chars": len(answer.text),
-        "thinking_chars": answer.thinking_chars,
-        "done_reason": answer.done_reason,
-        "tries": answer.tries,
-        "broken": answer.broken,
-        "error": answer.error,
-        "error_class": answer.error_class,
-        "written": [],
-        "refused": [],
-        "notes": [],
-        "nothing": "",
-    }
-    if answer.error:
-        return report
-    reply = parse_reply(answer.text)
-    refused = [(item.path, item.reason, item.detail) for item in reply.refused]
-    written: list[str] = []
-    with Workspace(root) as workspace:
-        for path, text in reply.files.items():
-            try:
-                written.append(workspace.write(path, text))
-            except Refused as exc:
-                refused.append((path, exc.reason, str(exc)))
-    report["written"] = list(dict.fromkeys(written))[:MAX_ENTRIES]
-    report["refused"] = [
-        {"path": path[:300], "reason": reason, "detail": detail[:300]}
-        for path, reason, detail in refused[:MAX_ENTRIES]
-    ]
-    report["notes"] = reply.notes[:MAX_ENTRIES]
-    only_thought = reply.nothing == "empty" and answer.thinking_chars > 0
-    report["nothing"] = "only-thinking" if only_thought else reply.nothing
-    return report
+def work(environment: os._Environ[str] | dict[str, str], prompt: str) -> dict[str, Any]:
+    """The stage's work from the prompt to the report."""
+    url, token = environment["ORCH_MODEL_URL"], environment["ORCH_MODEL_TOKEN"]
+    question = partial(ask, url, token, environment["ORCH_MODEL"], prompt)
+    read_only = [path for path in environment.get("ORCH_READ_ONLY", "").split(":") if path]
+    room = int(environment.get("ORCH_ROOM_CHARS") or 0) or None
+    with Workspace(environment["ORCH_WORKSPACE"], read_only) as workspace:
+        done = first(question(), workspace)
+        cut = cut_of(done)
+        if cut is not None and exhausted(wallet_left(url, token)):
+            done.landed.notes.append("the reply was cut off; nothing is left to ask for its rest")
+        elif cut is not None:
+            length = len(SYSTEM_PROMPT) + len(prompt)
+            finish(done, cut, question, workspace, prompt_chars=length, room_chars=room)
+    return report(done)
 
 
 if __name__ == "__main__":

@@ -1,4 +1,4 @@
-"""Texts that stand where a whole file should: elided files, patches, tool calls."""
+"""Texts that stand where a whole file should: elided files, edits among other text, tool calls."""
 
 from __future__ import annotations
 
@@ -40,16 +40,11 @@ def elision(text: str, *, document: bool) -> str | None:
     return None
 
 
-def is_search_replace(text: str) -> bool:
+def holds_sections(text: str) -> bool:
+    """SEARCH/REPLACE sections anywhere in it."""
     return bool(re.search(r"^<{5,9} ?(SEARCH|ORIGINAL)\b", text, re.M)) and bool(
         re.search(r"^={5,9}\s*$", text, re.M)
     )
-
-
-def is_diff(text: str, language: str) -> bool:
-    if language in ("diff", "patch", "udiff"):
-        return True
-    return bool(re.search(r"\A\s*(?:diff --git .*\n(?:.*\n)*?)?--- \S.*\n\+\+\+ \S", text))
 
 
 def is_tool_call(reply: str) -> bool:

@@ -1,8 +1,9 @@
-"""One question to the model, streamed; asked again only when the answer broke off."""
+"""A question to the model, streamed; asked again only when the answer broke off."""
 
 from __future__ import annotations
 
 import re
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -10,6 +11,7 @@ import httpx
 import ollama
 
 MAX_TRIES = 3
+WALLET_S = 10.0
 
 SYSTEM_PROMPT = """\
 You are a software engineer at work in a repository. You can't run commands; you answer with \
@@ -46,17 +48,25 @@ class Answer:
     """Errors of the tries that broke off and were made again."""
 
 
-def ask(url: str, token: str, model: str, prompt: str) -> Answer:
-    """Ask until an answer is whole, at most MAX_TRIES times.
+Messages = Sequence[Mapping[str, str]]
+
+
+def ask(url: str, token: str, model: str, prompt: str, after: Messages = ()) -> Answer:
+    """Ask until an answer is whole, at most MAX_TRIES times. `after`: what followed the prompt.
 
     Only a stream that broke off after it had begun is asked for again: all before that the
     gateway has tried again itself.
     """
     broken: list[str] = []
     # A proxy of the environment leads nowhere from here.
-    client = ollama.Client(host=url, headers={"Authorization": f"Bearer {token}"}, trust_env=False)
+    client = ollama.Client(host=url, headers=_bearer(token), trust_env=False)
+    messages: list[dict[str, Any]] = [
+        {"role": "system", "content": SYSTEM_PROMPT},
+        {"role": "user", "content": prompt},
+        *(dict(message) for message in after),
+    ]
     while True:
-        answer = _ask_once(client, model, prompt)
+        answer = _ask_once(client, model, messages)
         answer.tries, answer.broken = len(broken) + 1, broken
         begun = answer.error and answer.error_class == "model-server-error" and answer.text
         if not begun or answer.tries == MAX_TRIES:
@@ -64,13 +74,24 @@ def ask(url: str, token: str, model: str, prompt: str) -> Answer:
         broken.append(answer.error)
 
 
-def _ask_once(client: ollama.Client, model: str, prompt: str) -> Answer:
+def wallet_left(url: str, token: str) -> object:
+    """What the run may still use up; None where the gateway does not say."""
+    try:
+        answer = httpx.get(
+            f"{url}/wallet", headers=_bearer(token), trust_env=False, timeout=WALLET_S
+        )
+        return answer.json()["left"] if answer.status_code == 200 else None
+    except (httpx.HTTPError, ValueError, KeyError, TypeError):
+        return None
+
+
+def _bearer(token: str) -> dict[str, str]:
+    return {"Authorization": f"Bearer {token}"}
+
+
+def _ask_once(client: ollama.Client, model: str, messages: list[dict[str, Any]]) -> Answer:
     answer = Answer()
     parts: list[str] = []
-    messages: list[dict[str, Any]] = [
-        {"role": "system", "content": SYSTEM_PROMPT},
-        {"role": "user", "content": prompt},
-    ]
     try:
         for chunk in client.chat(model=model, messages=messages, stream=True):
             parts.append(chunk.message.content or "")

@@ -18,11 +18,12 @@ from dataclasses import dataclass, replace
 from enum import Enum
 from pathlib import PurePosixPath
 
-from . import names
+from . import edits, names
+from .leaks import TOKENS
 
 _FENCE = re.compile(r"^([ \t]*)(`{3,}|~{3,})([^\n]*)$")
 # Some models' end-of-turn marks leak into the text, as in "```<|im_end|>".
-_SPECIAL_TOKEN = re.compile(r"(?:<\|[^|>\s]+\|>)+\s*$")
+_SPECIAL_TOKEN = re.compile(rf"(?:{TOKENS})+\s*$")
 ORDINARY = 3
 _DOCUMENTS = frozenset({".md", ".markdown", ".mdx", ".rst", ".adoc"})
 _LISTS_OF_FILES = frozenset({".txt", ".gitignore", ".dockerignore", ".cfg", ".ini", ".in"})
@@ -99,6 +100,25 @@ def _shorter_end(lines: Sequence[str], opener: Fence, stop: int) -> int | End:
 def first_end(lines: Sequence[str], opener: Fence) -> int | None:
     """The nearest line that can close a block that is no file."""
     return next(_candidates(lines, opener, len(lines)), None)
+
+
+def edit_end(lines: Sequence[str], opener: Fence, *, sections: bool) -> int | None:
+    """The line that closes a block of edits: a bare fence at its margin. What stands in a
+    SEARCH/REPLACE section is the file's; a diff's own lines have a sign before them."""
+    index = opener.line + 1
+    while index < len(lines):
+        if sections and edits.is_search(lines[index]):
+            after = edits.sections_end(lines, index)
+            if after is None:
+                return None
+            index = after
+            continue
+        fence = read_fence(lines, index)
+        closes = fence is not None and not fence.info and fence.char == opener.char
+        if fence is not None and closes and fence.indent <= opener.indent:
+            return index
+        index += 1
+    return None
 
 
 def _candidates(lines: Sequence[str], opener: Fence, stop: int) -> Iterator[int]:

@@ -72,6 +72,7 @@ _MARK = re.compile(
     r"^(?:file\s?name|file\s?path|file(?:\s*#?\d+)?|path)\s*[:=]\s*(?=\S)", re.IGNORECASE
 )
 _STRICT = re.compile(r"^[\s#*>`-]*FILE:[\s*`]*(\S.*?)[\s*`]*$")
+_RULED = re.compile(r"^(?:-{2,}|={2,}|<!--)\s*(\S+?)\s*(?:-{2,}|={2,}|-->)$")
 _ANNOTATION = re.compile(r"\s+\([^()]*\)$")
 _IN_TICKS = re.compile(r"`([^`\s]+)`|\*\*([^*\s]+)\*\*")
 _RUNNING = re.compile(
@@ -144,7 +145,10 @@ def from_info(info: str) -> tuple[str, Name | None]:
         path = next(group for group in keyed.groups() if group)
         return _language(info), Name(path, Strength.MARKED) if looks_like_file(path) else None
     words = info.split()
-    for place, word in enumerate(words[:2]):
+    if len(words) == 3 and words[1] == "#":
+        words = [words[0], words[2]]
+    for place, given in enumerate(words[:2]):
+        word = given.strip("#()[]") if place else given
         if place == 0 and not any(char in word for char in "./:"):
             continue  # `dockerfile` is a language here
         head, colon, tail = word.partition(":")
@@ -216,6 +220,6 @@ def _language(info: str) -> str:
 
 
 def _undecorated(line: str) -> str:
-    text = _DECORATION.sub("", line.strip())
+    text = _DECORATION.sub("", _RULED.sub(r"\1", line.strip()))
     text = text.replace("`", "").replace("*", "")
     return text.strip().removesuffix(":").strip()

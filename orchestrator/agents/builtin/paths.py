@@ -28,8 +28,7 @@ def safe_path(path: str) -> str:
         raise UnsafePath("is empty")
     if any(unicodedata.category(char) in ("Cc", "Cf", "Cs", "Zl", "Zp") for char in path):
         raise UnsafePath("holds an invisible or control character")
-    if "\\" in path:
-        raise UnsafePath("holds a backslash")
+    path = path.replace("\\", "/")  # as Windows writes it
     if path.startswith("/") or re.match(r"[A-Za-z]:", path):
         raise UnsafePath("is absolute")
     if path.startswith("~"):

@@ -1,12 +1,13 @@
-"""A model's plain-text reply → the whole files it holds, and what in it can't be honoured."""
+"""A model's plain-text reply → the files and edits it holds, and what in it can't be honoured."""
 
 from __future__ import annotations
 
 import re
 from collections.abc import Sequence
-from dataclasses import dataclass, field
 
-from . import bodies, names
+from . import bodies, edits, leaks, names
+from .continuing import CUT_REASONS
+from .edit_blocks import EditBlocks
 from .fences import (
     End,
     Fence,
@@ -18,6 +19,7 @@ from .fences import (
     same_family,
 )
 from .names import Name, Strength
+from .reply import Refusal, Reply
 
 TITLE_REACH = 8
 """Lines between a heading that names a file and the file's block."""
@@ -27,32 +29,14 @@ _THINK_CLOSE = re.compile(r"</(?:think|thinking)>", re.IGNORECASE)
 _THINK_ENDS = re.compile(r"^\s*</(?:think|thinking)>|</(?:think|thinking)>\s*$", re.IGNORECASE)
 
 
-@dataclass(frozen=True)
-class Refusal:
-    """A block that is not written. `reason` is a code, `detail` says it to people."""
-
-    path: str
-    reason: str
-    detail: str
-
-
-@dataclass
-class Reply:
-    files: dict[str, str] = field(default_factory=dict)
-    """Path as the reply spells it → text, in order of appearance. Lines end with LF."""
-    refused: list[Refusal] = field(default_factory=list)
-    notes: list[str] = field(default_factory=list)
-    nothing: str = ""
-    """Why there is no file block at all: `empty`, `only-thinking`, `tool-call`, `diff`,
-    `no-file-name` or `prose-only`."""
-
-
 def parse_reply(text: str) -> Reply:
     """Never raises: whatever a model may write has an answer."""
-    reader = _Reader(text.replace("\r\n", "\n").split("\n"))
+    answer = leaks.answer_of(text.removeprefix("\ufeff").replace("\r\n", "\n"))
+    reader = _Reader(answer.split("\n"))
     reader.read()
     reply = reader.reply
-    if not reply.files and not reply.refused:
+    reply.before_cut = reader.before_cut
+    if not reply.files and not reply.edits and not reply.refused:
         reply.nothing = _why_nothing(text, reader)
     return reply
 
@@ -60,12 +44,12 @@ def parse_reply(text: str) -> Reply:
 def _why_nothing(text: str, reader: _Reader) -> str:
     if not text.strip():
         return "empty"
+    if reader.edits.nameless:
+        return "diff"
     if not reader.said.strip() and not reader.nameless:
         return "only-thinking"
     if bodies.is_tool_call(text):
         return "tool-call"
-    if reader.diffs:
-        return "diff"
     return "no-file-name" if reader.nameless else "prose-only"
 
 
@@ -79,7 +63,11 @@ class _Reader:
         self.said = ""
         """Text outside blocks and thinking."""
         self.nameless = 0
-        self.diffs = 0
+        self.edits = EditBlocks(lines, self.reply)
+        self.answer_from = 0
+        """The first line after reasoning."""
+        self.cut_at: int | None = None
+        """The first line that belongs to a block without an end."""
         self.only_strict = False
         """A document was cut off: what follows is its inside, until a `FILE:` line."""
 
@@ -91,18 +79,34 @@ class _Reader:
             if _THINK_OPEN.match(line):
                 at, previous = self._skip_thinking(at), []
                 continue
-            if _THINK_ENDS.search(line):
+            if leaks.next_turn(line):
+                self.reply.notes.append("the reply went on with a turn of its own making; ignored")
+                return
+            if _THINK_ENDS.search(line) or leaks.final_mark(line):
                 self._forget()
-                self.lines[at] = line = _THINK_CLOSE.split(line)[-1]
+                self.answer_from = at
+                line = _THINK_CLOSE.split(line)[-1][leaks.final_mark(line) or 0 :]
                 previous = []
+            self.lines[at] = line = leaks.without_tokens(line)
             fence = read_fence(self.lines, at)
-            if fence is None or not self._may_open(previous):
+            sections = edits.is_search(line)
+            if not sections and (fence is None or not self._may_open(previous)):
                 self.said += line + "\n"
                 self._note_fenceless(at)
                 previous.append(at)
                 at += 1
                 continue
-            at, previous = self._block(fence, previous), []
+            refused, first = len(self.reply.refused), previous[-1] if previous else at
+            if fence is None:
+                after = self.edits.bare(at, self._above(previous))
+            else:
+                after = self._block(fence, previous)
+            self._note_cut(first, refused)
+            at, previous = after, []
+
+    @property
+    def before_cut(self) -> str:
+        return "\n".join(self.lines[self.answer_from : self.cut_at])
 
     def _may_open(self, previous: Sequence[int]) -> bool:
         if not self.only_strict:
@@ -110,12 +114,20 @@ class _Reader:
         above = self._above(previous)
         return above is not None and names.strict(above) is not None
 
+    def _note_cut(self, first: int, refused: int) -> None:
+        """Remember where the first block without an end begins: at its name, at the latest."""
+        new = self.reply.refused[refused:]
+        if self.cut_at is None and any(item.reason in CUT_REASONS for item in new):
+            self.cut_at = first
+
     def _skip_thinking(self, at: int) -> int:
         for index in range(at, len(self.lines)):
             match = _THINK_CLOSE.search(self.lines[index])
             if match:
                 self.lines[index] = self.lines[index][match.end() :]
+                self.answer_from = index
                 return index
+        self.answer_from = len(self.lines)
         self.reply.notes.append("the thinking block was never closed; all after it was ignored")
         return len(self.lines)
 
@@ -124,7 +136,9 @@ class _Reader:
         self.reply = Reply()
         self.strengths.clear()
         self.said = ""
-        self.nameless = self.diffs = 0
+        self.nameless = 0
+        self.edits = EditBlocks(self.lines, self.reply)
+        self.cut_at = None
         self.only_strict = False
 
     def _note_fenceless(self, at: int) -> None:
@@ -146,8 +160,11 @@ class _Reader:
             or self._named_inside(fence, language)
             or self._titled(previous, language)
         )
+        edited = self.edits.block(fence, language, name)
+        if edited is not None:
+            return edited
         if name is None:
-            return self._nameless_block(fence, language)
+            return self._nameless_block(fence)
         if not names.fits(name.path, language):
             if name.strength > Strength.SENTENCE:
                 detail = f"the block under its name is {language}"
@@ -159,7 +176,7 @@ class _Reader:
         if isinstance(end, End):
             return self._without_end(fence, name.path, end, stop)
         self.only_strict = False
-        self._keep(name, body(self.lines, fence, end), language)
+        self._keep(name, body(self.lines, fence, end))
         return end + 1
 
     def _above(self, previous: Sequence[int]) -> str | None:
@@ -234,26 +251,23 @@ class _Reader:
             return stop
         return fence.line + 1
 
-    def _nameless_block(self, fence: Fence, language: str) -> int:
+    def _nameless_block(self, fence: Fence) -> int:
         below = next(
             (i for i in range(fence.line + 1, len(self.lines)) if self.lines[i].strip()), None
         )
         if below is not None and names.strict(self.lines[below]) is not None:
             return fence.line + 1  # a fence around the whole reply
         end = first_end(self.lines, fence)
-        text = body(self.lines, fence, len(self.lines) if end is None else end)
         self.nameless += 1
-        self.diffs += bodies.is_diff(text, language)
         return fence.line + 1 if end is None else end + 1
 
-    def _keep(self, name: Name, text: str, language: str) -> None:
+    def _keep(self, name: Name, text: str) -> None:
         path = name.path
         left_out = bodies.elision(text, document=is_document(path))
         earlier = self.strengths.get(path)
-        if bodies.is_search_replace(text):
-            self._refuse(path, "search-replace", "search/replace edits are not supported")
-        elif bodies.is_diff(text, language):
-            self._refuse(path, "diff", "patches are not supported")
+        if bodies.holds_sections(text) and not is_document(path):
+            detail = "it holds SEARCH/REPLACE sections among other text"
+            self._refuse(path, "did-not-apply", detail)
         elif left_out is not None:
             self._refuse(path, "elided", f"part of the file is left out: {left_out}")
         elif earlier is not None and name.strength is Strength.SENTENCE < earlier:
@@ -262,6 +276,8 @@ class _Reader:
             if earlier is not None:
                 self.reply.notes.append(f"{path} came more than once; the last was kept")
                 del self.reply.files[path]
+            if self.reply.edits.pop(path, None):
+                self.reply.notes.append(f"{path} came whole after edits of it, which were left")
             self.reply.files[path] = text
             self.strengths[path] = name.strength
 

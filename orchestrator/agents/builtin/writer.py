@@ -9,11 +9,16 @@ import errno
 import os
 import secrets
 import stat
+from collections.abc import Collection
 
 from .paths import UnsafePath, safe_path
 
 _FOLDER = os.O_RDONLY | os.O_DIRECTORY | os.O_NOFOLLOW | os.O_CLOEXEC
+_READ = os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_CLOEXEC
 _NEW_FILE = os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_NOFOLLOW | os.O_CLOEXEC
+
+MAX_READ = 4 << 20
+"""Bytes of a file that edits are made of; nobody writes a longer one by hand."""
 
 
 class Refused(Exception):
@@ -25,11 +30,13 @@ class Refused(Exception):
 
 
 class Workspace:
-    """A context manager over the open root folder."""
+    """A context manager over the open root folder. What is in `read_only` (normal paths) is read
+    only."""
 
-    def __init__(self, root: str) -> None:
+    def __init__(self, root: str, read_only: Collection[str] = ()) -> None:
         self._root_path = root
         self._root = -1
+        self._read_only = frozenset(read_only)
 
     def __enter__(self) -> Workspace:
         self._root = os.open(self._root_path, _FOLDER)
@@ -41,23 +48,65 @@ class Workspace:
     def write(self, path: str, text: str) -> str:
         """Write the whole file, replacing a regular one; returns its normal path.
 
-        Raises Refused: the path is unsafe, something else stands there, or the disk is full.
+        Raises Refused: the path is unsafe, something else stands there, it is read-only, or the
+        disk is full.
         """
-        try:
-            normal = safe_path(path)
-        except UnsafePath as exc:
-            raise Refused("unsafe-path", str(exc)) from None
+        normal = _normal(path)
+        if normal in self._read_only:
+            raise Refused("read-only-data", "is data that is only to be read")
         *folders, name = normal.split("/")
         folder = os.dup(self._root)
         try:
             for part in folders:
                 folder = _enter(folder, part)
-            _place(folder, name, text.encode("utf-8", "replace"))
+            _place(folder, name, encoded(text))
         except OSError as exc:
             raise _refusal(exc) from exc
         finally:
             os.close(folder)
         return normal
+
+    def read(self, path: str) -> str | None:
+        """The text of a file as it stands, None where there is none. Raises Refused."""
+        *folders, name = _normal(path).split("/")
+        folder = os.dup(self._root)
+        try:
+            for part in folders:
+                inner = os.open(part, _FOLDER, dir_fd=folder)
+                os.close(folder)
+                folder = inner
+            return _text(folder, name)
+        except (FileNotFoundError, NotADirectoryError):
+            return None
+        except OSError as exc:
+            raise _refusal(exc) from exc
+        finally:
+            os.close(folder)
+
+
+def encoded(text: str) -> bytes:
+    """As it is written; half a surrogate pair, which UTF-8 can't hold, becomes `?`."""
+    return text.encode("utf-8", "replace")
+
+
+def _normal(path: str) -> str:
+    try:
+        return safe_path(path)
+    except UnsafePath as exc:
+        raise Refused("unsafe-path", str(exc)) from None
+
+
+def _text(folder: int, name: str) -> str:
+    with os.fdopen(os.open(name, _READ, dir_fd=folder), "rb") as file:
+        if not stat.S_ISREG(os.fstat(file.fileno()).st_mode):
+            raise Refused("unsafe-path", "is no regular file")
+        data = file.read(MAX_READ + 1)
+    if len(data) > MAX_READ:
+        raise Refused("did-not-apply", f"is larger than {MAX_READ} bytes")
+    try:
+        return data.decode("utf-8")
+    except UnicodeDecodeError:
+        raise Refused("did-not-apply", "is no text in UTF-8") from None
 
 
 def _enter(folder: int, part: str) -> int:

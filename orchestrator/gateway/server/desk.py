@@ -50,7 +50,7 @@ class Desk:
                 raise Failed("not-found", f"no recording for {access.run!r} was delivered")
             return self.recordings[access.run].call(access, asked)
         if access.upstream == "scripted":
-            return self.scripted
+            return self.scripted.call(access)
         if access.upstream == "ollama":
             return self.server()
         if access.upstream not in self.remotes:

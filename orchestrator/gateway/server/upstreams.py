@@ -204,18 +204,25 @@ def _parse(raw: bytes) -> Line:
     return Line(raw, data)
 
 
-Scripts = Mapping[str, Mapping[str, Mapping[str, str]]]
-"""Model → stage → turn (as text, "0" first) → reply."""
+Scripts = Mapping[str, Mapping[str, Mapping[str, str | list[str]]]]
+"""Model → stage → turn (as text, "0" first) → reply to each call, or a list of replies, one to a
+call."""
 
 
 class Scripted:
-    """Replies written beforehand. A stage or turn that is not listed gets an empty reply."""
+    """Replies written beforehand. A stage, turn or call that is not listed gets an empty reply."""
 
     estimates_tokens = True
     carries = OLLAMA
 
-    def __init__(self, scripts: Scripts) -> None:
+    def __init__(self, scripts: Scripts, number: int = 0) -> None:
+        """`number`: which call of its stage and turn is answered, from 0."""
         self._scripts = scripts
+        self._number = number
+
+    def call(self, access: Access) -> Scripted:
+        """For the call that is next on `access`."""
+        return Scripted(self._scripts, access.calls)
 
     async def lines(
         self, access: Access, endpoint: str, body: dict[str, Any]
@@ -224,6 +231,8 @@ class Scripted:
         if stages is None:
             raise Failed("not-found", f"no scripted model {access.model!r} was delivered")
         text = stages.get(access.stage, {}).get(str(access.turn), "")
+        if isinstance(text, list):
+            text = text[self._number] if self._number < len(text) else ""
         for start in range(0, len(text), SCRIPT_CHUNK):
             yield native_line(access, endpoint, text[start : start + SCRIPT_CHUNK])
         counts = {
