@@ -16,6 +16,8 @@ from orchestrator.report.tables import STYLE
 from orchestrator.report.terminal import console, print_lines
 from orchestrator.report.units import score
 
+MAX_EXCERPT = 20
+"""Lines of evidence that is no line of a file: a resolver's words, a traceback of ours."""
 TAB = 4
 MAX_INDENT = 40
 """Columns of a line's own indentation that are shown."""
@@ -111,7 +113,8 @@ def _print_place(place: Place, to: Console, indent: int) -> None:
     line = f", line {place.line}" if place.line else ""
     print_lines([f"{inert(place.source, 120)}{line}"], to, indent=indent)
     if not place.around:
-        print_lines([inert(place.excerpt)] if place.excerpt else [], to, indent=indent + 4)
+        excerpt = place.excerpt.splitlines()
+        print_lines((code(line) for line in excerpt[:MAX_EXCERPT]), to, indent=indent + 4)
         return
     width = len(str(place.around[-1].number))
     for each in place.around:

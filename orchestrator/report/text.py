@@ -95,6 +95,9 @@ def _print_failures(summary: TrialSummary, console: Console) -> None:
     if void:
         console.print(Text("\nNot counted: no fault of the model", style="bold"))
         _print_grouped(void, console)
+    for run in [*failed, *void][:1]:
+        more = inert(f"in detail: orch explain {summary.trial_id}/{run.run_id}", 200)
+        console.print(Text(f"\n{more}", style="dim"))
     open_runs = [
         f"{inert(model.model, 120)} {_ordinals(model.runs, outcome)} {outcome.value}"
         for model in summary.models

@@ -27,8 +27,8 @@ def unboxed(lines: Sequence[str]) -> list[str]:
         elif inside and line.startswith("│"):
             shown.append("    ")
             if code is not None and frame is not None:
-                # Below its frame, where the interpreter has it.
-                shown[frame + 1] = f"    {code['source'].strip()}"
+                # Below its frame, where the interpreter has it; bars guide along its indentation.
+                shown[frame + 1] = f"    {code['source'].lstrip('│ ')}"
         elif inside and line.startswith("╰"):
             inside = False
             shown.append("    ")

@@ -356,11 +356,11 @@ def signal_name(exit_code: int | None) -> str | None:
     return None if exit_code is None else _SIGNALS.get(exit_code - 128)
 
 
-_USAGE = re.compile(r"^usage: .*(?:\n.*){1,40}: error: ", re.MULTILINE)
+_USAGE = re.compile(r"^usage: (?:.*\n){1,40}?.*(?:: error: |^Error: |─ Error ─)", re.M | re.I)
 
 
 def is_usage(text: str) -> bool:
-    """Whether argparse refused the arguments."""
+    """Whether argparse, click or typer refused the arguments."""
     return _USAGE.search(text) is not None
 
 
@@ -369,7 +369,11 @@ def last_line(text: str) -> str:
     return next(_last_lines(text, 1), "")
 
 
+_FRAMING = " \t│╰─╯"
+"""White space and the box that some draw around what they say."""
+
+
 def _last_lines(text: str, count: int) -> Iterator[str]:
     """The last lines with content, from the end."""
-    lines = (line.strip() for line in reversed(text.splitlines()))
+    lines = (line.strip(_FRAMING) for line in reversed(text.splitlines()))
     return islice((line for line in lines if line), count)

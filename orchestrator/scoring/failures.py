@@ -56,16 +56,22 @@ def _first(judges: Iterable[_Judge], evidence: StepEvidence) -> Failure | None:
 def _by_engine(evidence: StepEvidence) -> Failure | None:
     step = evidence.step
     if step.ending is Ending.TIMEOUT:
-        return failure(
-            evidence, _C.TIMEOUT, f"{step.name} was stopped after {step.duration_s:.0f} s"
-        )
+        sentence = f"{step.name} was stopped after {step.duration_s:.0f} s"
+        return _with_crash(evidence, failure(evidence, _C.TIMEOUT, sentence))
     if step.ending is Ending.OUT_OF_MEMORY:
-        return failure(
-            evidence, _C.OUT_OF_MEMORY, f"{step.name} needed more memory than the task allows"
-        )
+        sentence = f"{step.name} needed more memory than the task allows"
+        return _with_crash(evidence, failure(evidence, _C.OUT_OF_MEMORY, sentence))
     if step.exit_code is None:
         return failure(evidence, _C.UNKNOWN, f"{step.name} ended and the engine knows no status")
     return None
+
+
+def _with_crash(evidence: StepEvidence, found: Failure) -> Failure:
+    """With what the program printed an exception of, beside what else tells of the failure."""
+    crash = evidence.crash
+    if crash is None:
+        return found
+    return found.model_copy(update={"evidence": [*found.evidence, *places(evidence, crash)]})
 
 
 def _no_entry_point(evidence: StepEvidence) -> Failure | None:
@@ -238,11 +244,7 @@ def _without_network(evidence: StepEvidence) -> str:
 def _needs_network(evidence: StepEvidence, line: str) -> Failure:
     """A line tells of it; what the program died of, if of anything, came of that."""
     sentence = f"{_without_network(evidence)}: {cut(line)}"
-    found = failure(evidence, _C.NEEDS_NETWORK, sentence, line=line)
-    crash = evidence.crash
-    if crash is None:
-        return found
-    return found.model_copy(update={"evidence": [*found.evidence, *places(evidence, crash)]})
+    return _with_crash(evidence, failure(evidence, _C.NEEDS_NETWORK, sentence, line=line))
 
 
 def _text_class(evidence: StepEvidence) -> tuple[FailureClass, str] | None:

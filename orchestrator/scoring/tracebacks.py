@@ -19,13 +19,15 @@ _HEADER = re.compile(
     r"|Traceback \(most recent call last\):$"
 )
 _FRAME = re.compile(
-    r'^\s+File "(?P<file>[^"\n]+)", line (?P<line>\d{1,9})(?:, in (?P<function>.+))?$'
+    # loguru marks the one that caught it.
+    r'^(?:\s+|> )File "(?P<file>[^"\n]+)", line (?P<line>\d{1,9})(?:, in (?P<function>.+))?$'
 )
 _EXCEPTION = re.compile(r"^(?P<type>[A-Za-z_][\w.<>]*)(?:: ?(?P<message>.*))?$")
 _PARSE_ERROR = re.compile(r"^(?:SyntaxError|IndentationError|TabError)(?::|$)")
 _FATAL = re.compile(r"^Fatal Python error: (?P<what>.+)$")
 _FATAL_FRAME = re.compile(
-    r'^\s+File "(?P<file>[^"\n]+)", line (?P<line>\d{1,9}) in (?P<function>.+)$'
+    # loguru marks the one that caught it.
+    r'^(?:\s+|> )File "(?P<file>[^"\n]+)", line (?P<line>\d{1,9}) in (?P<function>.+)$'
 )
 _CUT = re.compile(r"^\[\.\.\. \d+ bytes left out \.\.\.\]$")
 _MEMBER = re.compile(r"^ +\+(?:-\+)?-{16} \d+ -{16}$")

@@ -72,3 +72,11 @@ def test_the_docs_show_the_table() -> None:
         ]
         for found, row in TABLE.items()
     }
+
+
+def test_the_docs_show_the_finer_reasons() -> None:
+    listed = DOCS.read_text(encoding="utf-8").partition("## Finer reasons")[2]
+    assert dict(re.findall(r"^\| ([a-z][^|]*?) \| ([^|]*?) \|$", listed, re.MULTILINE)) == {
+        "reason": "what would mend it",
+        **MENDS,
+    }

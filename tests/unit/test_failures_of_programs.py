@@ -456,11 +456,14 @@ def test_programs(name: str, tmp_path: Path) -> None:
 
 
 KEPT_FAILURES = {
+    "better": (C.INPUT_SCHEMA, "label", "predict.py:2"),
+    "click": (C.RUNTIME_ERROR, "arguments", None),
     "joblib": (C.RUNTIME_ERROR, "", "predict.py:5"),
     "joblib-die": (C.RUNTIME_ERROR, "worker died", "predict.py:6"),
     "joblib-unpicklable": (C.UNPICKLABLE_ARTIFACT, "", "predict.py:6"),
     "lfs-csv": (C.INPUT_SCHEMA, "label", "predict.py:1"),
     "lfs-joblib": (C.RUNTIME_ERROR, "git-lfs pointer", "predict.py:1"),
+    "loguru": (C.UNDECLARED_DEPENDENCY, "bs4x", "predict.py:4"),
     "net-aiohttp": (C.NEEDS_NETWORK, "", "predict.py:3"),
     "net-hf": (C.NEEDS_NETWORK, "", "predict.py:1"),
     "net-httpx": (C.NEEDS_NETWORK, "", "predict.py:1"),
@@ -490,6 +493,8 @@ KEPT_FAILURES = {
     "sk-sixmod": (C.RUNTIME_ERROR, "version skew", "predict.py:1"),
     "sk-sparse": (C.RUNTIME_ERROR, "unexpected argument", "predict.py:1"),
     "tqdm": (C.RUNTIME_ERROR, "", "predict.py:3"),
+    "typer": (C.RUNTIME_ERROR, "arguments", None),
+    "typer-crash": (C.UNDECLARED_DEPENDENCY, "bs4x", "predict.py:5"),
 }
 """Of joblib 1.6, NumPy 2.4, pandas 3.1, Polars 2.1, scikit-learn 1.5, NLTK 3.10 and others."""
 
@@ -498,4 +503,5 @@ KEPT_FAILURES = {
 def test_kept_output_of_programs_with_libraries(name: str) -> None:
     failure_class, reason, place = KEPT_FAILURES[name]
     text = (KEPT / f"{name}.txt").read_text(encoding="utf-8")
-    check(evidence(1, stderr=text), Program("", failure_class, place, reason))
+    status = 2 if reason == "arguments" else 1
+    check(evidence(status, stderr=text), Program("", failure_class, place, reason))

@@ -234,6 +234,20 @@ def test_a_line_that_a_file_does_not_have_shows_the_excerpt(line: int) -> None:
     assert "print(x)" in printed(found)
 
 
+def test_evidence_of_several_lines_keeps_them() -> None:
+    words = "Because a needs b\n  and b needs c\n" + "more\n" * 100
+    failure = Failure(
+        failure_class=C.DEPENDENCY_CONFLICT,
+        sentence="no way",
+        evidence=[Evidence(source="resolver", line=1, excerpt=words)],
+    )
+    text = printed(
+        explained(finished(SPEC, score=score(0.0).model_copy(update={"failure": failure})))
+    )
+    assert "      Because a needs b\n        and b needs c\n      more\n" in text
+    assert text.count("more") == 18
+
+
 def test_indentation_stays_and_has_an_end() -> None:
     assert code("\tif x:") == "    if x:"
     assert code(" " * 500 + "x") == " " * 40 + "x"
