@@ -68,7 +68,8 @@ def _standing(found: Explanation) -> Iterator[str]:
     """What repair turns did, whether the run counts, and whether it is worth doing again."""
     if found.repairs:
         yield f"repair turns: {', '.join(found.repairs)}"
-    if found.outcome is Outcome.RUNNING:
+    if not found.outcome.at_end:
+        yield "in no denominator: it has not come to its end"
         return
     if not found.counts:
         yield "in no denominator: it says nothing of the model"

@@ -56,6 +56,10 @@ class Outcome(StrEnum):
     def valid(self) -> bool:
         return self in (Outcome.SCORED, Outcome.FAILED)
 
+    @property
+    def at_end(self) -> bool:
+        return self not in (Outcome.RUNNING, Outcome.INTERRUPTED, Outcome.NOT_STARTED)
+
 
 class FailureView(View):
     failure_class: FailureClass
@@ -213,8 +217,7 @@ def summarise(trial: TrialRecord, runs: Iterable[RunRecord]) -> TrialSummary:
         _model_view(model, known.get(model), [view for view in views if view.model == model])
         for model in dict.fromkeys(spec.model for spec in trial.plan)
     ]
-    unfinished = (Outcome.RUNNING, Outcome.INTERRUPTED, Outcome.NOT_STARTED)
-    finished = sum(view.outcome not in unfinished for view in views)
+    finished = sum(view.outcome.at_end for view in views)
     all_f1 = all(view.f1 == view.score for view in views if view.outcome is Outcome.SCORED)
     return TrialSummary(
         trial_id=trial.trial_id,

@@ -101,8 +101,8 @@ def _print_failures(summary: TrialSummary, console: Console) -> None:
     open_runs = [
         f"{inert(model.model, 120)} {_ordinals(model.runs, outcome)} {outcome.value}"
         for model in summary.models
-        for outcome in (Outcome.RUNNING, Outcome.INTERRUPTED, Outcome.NOT_STARTED)
-        if not_counted(model)[outcome]
+        for outcome in Outcome
+        if not outcome.at_end and not_counted(model)[outcome]
     ]
     if open_runs:
         console.print(Text("\nNot counted: not at their end", style="bold"))
