@@ -60,10 +60,14 @@ class StepEvidence:
                 found.update(parts[:-1])
         return frozenset(found)
 
+    @property
+    def on_stderr(self) -> bool:
+        """Whether the crash was printed there, as the interpreter does, or none was printed."""
+        return self._crash_on_stderr is not None or self.crash is None
+
     def source(self) -> str:
         """The stream, by its name in the record, that holds the crash."""
-        on_stderr = self._crash_on_stderr is not None or self.crash is None
-        return f"{self.step.name}.{'stderr' if on_stderr else 'stdout'}.txt"
+        return f"{self.step.name}.{'stderr' if self.on_stderr else 'stdout'}.txt"
 
 
 def crash_failure(
@@ -81,12 +85,15 @@ def crash_failure(
 
 def places(evidence: StepEvidence, crash: Crash) -> list[Evidence]:
     """Where it was printed, and the line of the submission's own code that it came from."""
-    found = [Evidence(source=evidence.source(), line=crash.line, excerpt=cut(crash.text))]
+    printed = Evidence(source=evidence.source(), line=crash.line, excerpt=cut(crash.text))
+    return [printed, *own_places(evidence, crash)]
+
+
+def own_places(evidence: StepEvidence, crash: Crash) -> list[Evidence]:
     frame = own_frame(evidence, crash)
-    if frame is not None:
-        source, excerpt = relative(frame), cut(frame.source)
-        found.append(Evidence(source=source, line=frame.line, excerpt=excerpt))
-    return found
+    if frame is None:
+        return []
+    return [Evidence(source=relative(frame), line=frame.line, excerpt=cut(frame.source))]
 
 
 def failure(

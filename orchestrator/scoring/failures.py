@@ -22,6 +22,7 @@ from orchestrator.scoring.evidence import (
     cut,
     failure,
     is_own,
+    own_places,
     places,
     where,
 )
@@ -30,6 +31,9 @@ from orchestrator.scoring.tracebacks import Crash
 
 _C = FailureClass
 _Judge = Callable[[StepEvidence], Failure | None]
+_FAULTS = ("SIGSEGV", "SIGABRT", "SIGBUS", "SIGFPE", "SIGILL", "SIGSYS", "SIGTRAP")
+_INTERRUPT = "SIGINT"
+"""By which Python itself ends a program that a KeyboardInterrupt ended."""
 
 
 def classify(evidence: StepEvidence) -> Failure:
@@ -42,7 +46,7 @@ def without_output(evidence: StepEvidence, output: str) -> Failure:
 
     Programs catch what goes wrong, tell of it and end as if all were well: that is the cause then.
     """
-    found = _by_crash(evidence) or _by_text(evidence)
+    found = _first((_by_crash, _by_limit, _by_last_words), evidence)
     if found is not None:
         sentence = f"{found.sentence}; it ended with status 0 and without {output}"
         return found.model_copy(update={"sentence": sentence})
@@ -88,9 +92,16 @@ def _no_entry_point(evidence: StepEvidence) -> Failure | None:
 
 
 def _outlived(evidence: StepEvidence, crash: Crash) -> bool:
-    """Whether the interpreter died after the exception was printed, and so not of it."""
-    fatal, by_signal = evidence.fatal, rules.signal_name(evidence.step.exit_code) is not None
-    return by_signal and fatal is not None and fatal.line > crash.line
+    """Whether the program went on after the exception was printed, and ended by a signal later.
+
+    A fault can come on the way out; `faulthandler` tells of it, which puts the two in order.
+    """
+    name, fatal = rules.signal_name(evidence.step.exit_code), evidence.fatal
+    if name is None or name == _INTERRUPT:
+        return False
+    if name not in _FAULTS:
+        return True
+    return fatal is not None and (not evidence.on_stderr or fatal.line > crash.line)
 
 
 def _by_fatal(evidence: StepEvidence) -> Failure | None:
@@ -103,7 +114,8 @@ def _by_fatal(evidence: StepEvidence) -> Failure | None:
     crash = Crash("Fatal Python error", fatal.what, fatal.line, fatal.frames)
     died = f"{evidence.step.name} crashed below Python, by {name}"
     sentence = f"{died}: {cut(fatal.what)}{where(evidence, crash)}"
-    return crash_failure(evidence, crash, _C.RUNTIME_ERROR, sentence=sentence, reason=name)
+    found = failure(evidence, _C.RUNTIME_ERROR, sentence, reason=name, line=crash.text)
+    return found.model_copy(update={"evidence": [*found.evidence, *own_places(evidence, crash)]})
 
 
 def _by_crash(evidence: StepEvidence) -> Failure | None:
@@ -251,11 +263,15 @@ def _text_class(evidence: StepEvidence) -> tuple[FailureClass, str] | None:
     return rules.by_text(evidence.stderr) or rules.by_text(evidence.stdout)
 
 
-def _by_text(evidence: StepEvidence) -> Failure | None:
+def _by_limit(evidence: StepEvidence) -> Failure | None:
     found = _text_class(evidence)
-    if found is not None:
-        failure_class, line = found
-        return failure(evidence, failure_class, f"{evidence.step.name}: {cut(line)}", line=line)
+    if found is None:
+        return None
+    failure_class, line = found
+    return failure(evidence, failure_class, f"{evidence.step.name}: {cut(line)}", line=line)
+
+
+def _by_last_words(evidence: StepEvidence) -> Failure | None:
     network = rules.network_line(evidence.stderr, evidence.stdout)
     if network is not None:
         return _needs_network(evidence, network)
@@ -279,9 +295,6 @@ def _told_import(evidence: StepEvidence) -> Failure | None:
         reason=module,
         line=line,
     )
-
-
-_FAULTS = ("SIGSEGV", "SIGABRT", "SIGBUS", "SIGFPE", "SIGILL", "SIGSYS", "SIGTRAP")
 
 
 def _by_signal(evidence: StepEvidence) -> Failure | None:
@@ -308,8 +321,9 @@ _JUDGES: tuple[_Judge, ...] = (
     _no_entry_point,
     _by_fatal,
     _by_crash,
-    _by_text,
+    _by_limit,
     _by_signal,
+    _by_last_words,
 )
 
 

@@ -484,6 +484,7 @@ KEPT_FAILURES = {
     "pickle-main-joblib": (C.UNPICKLABLE_ARTIFACT, "", "predict.py:3"),
     "pl-col": (C.INPUT_SCHEMA, "label", "predict.py:1"),
     "pl-select": (C.INPUT_SCHEMA, "label", "predict.py:1"),
+    "python-3.13-colours": (C.INPUT_SCHEMA, "label", "predict.py:2"),
     "rich": (C.UNDECLARED_DEPENDENCY, "bs4x", "predict.py:2"),
     "rich-from": (C.UNDECLARED_DEPENDENCY, "bs4x", "predict.py:2"),
     "sk-gridsearch": (C.RUNTIME_ERROR, "", None),

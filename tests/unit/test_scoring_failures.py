@@ -890,3 +890,27 @@ def test_a_module_missed_early_and_done_without_is_not_what_it_ended_of():
     lines = ["No module named 'lightgbm'", "using another", "read", "fitted", "no such folder"]
     assert classify(evidence("\n".join(lines))).failure_class is C.RUNTIME_ERROR
     assert classify(evidence("\n".join(lines[1:3] + lines[:1]))).reason == "lightgbm"
+
+
+def test_an_exception_on_stdout_and_a_crash_on_stderr():
+    printed = "\n" * 99 + trace(MAIN, error="ModuleNotFoundError: No module named 'bs4'")
+    found = classify(evidence(FATAL, printed, exit_code=134))
+    assert found.reason == "SIGABRT"
+    assert [(one.source, one.line) for one in found.evidence] == [
+        ("predict.stderr.txt", 1),
+        ("predict.py", 9),
+    ]
+
+
+@pytest.mark.parametrize(
+    ("exit_code", "failure_class"), [(137, C.KILLED), (143, C.KILLED), (153, C.OUTPUT_TOO_LARGE)]
+)
+def test_an_exception_that_was_outlived_is_not_what_a_signal_came_of(exit_code, failure_class):
+    text = trace(MAIN, error="ModuleNotFoundError: No module named 'lightgbm'")
+    assert classify(evidence(text, exit_code=exit_code)).failure_class is failure_class
+    assert classify(evidence("", text, exit_code=exit_code)).failure_class is failure_class
+
+
+def test_an_interrupt_of_its_own_is_an_exception():
+    text = trace(MAIN, error="KeyboardInterrupt")
+    assert classify(evidence(text, exit_code=130)).evidence[-1].source == "predict.py"
