@@ -28,6 +28,10 @@ _REPEATS = 2
 """Predictions with nothing altered, where any changed: what differs by chance may not differ once.
 """
 
+WALL_FACTOR, LEAST_WALL_S = 4.0, 60.0
+"""What a prediction for a probe may take, by what the one for the score took: who hangs when
+probed does not hold up a trial for several times the limit."""
+
 
 class Probes:
     """The probes of one submission, entered once it is trained, asked once it has predicted."""
@@ -40,6 +44,7 @@ class Probes:
         self._place = place
         self._features = features
         self._next = 0
+        self._wall_s = LEAST_WALL_S
         self._twin: Twin | None = None
         self._broken: Failure | None = None
 
@@ -66,12 +71,13 @@ class Probes:
                 # What is left behind carries the trial's label and goes with it.
                 self._broken = _our_failure(error)
 
-    def ask(self, predicted: bytes) -> tuple[list[LeakProbe], float]:
+    def ask(self, predicted: bytes, took_s: float) -> tuple[list[LeakProbe], float]:
         """A probe for each column that the task names, and the seconds that all took.
 
-        `predicted` is what was graded.
+        `predicted` is what was graded, `took_s` the seconds that predicting it took.
         """
         began = time.monotonic()
+        self._wall_s = max(LEAST_WALL_S, WALL_FACTOR * took_s)
         scorer = self._bench.task.scorer
         if not scorer.leaked_columns:
             return [], 0.0
@@ -127,6 +133,8 @@ class Probes:
         if self._twin is None or self._broken is not None:
             return None, self._broken
         step = self._bench.task.scorer.predict
+        wall_s = min(step.wall_s or self._bench.limits.wall_s, self._wall_s)
+        step = step.model_copy(update={"wall_s": wall_s})
         try:
             inputs = input_volume(self._bench, content)
             done = self._twin.run(self._next, step, inputs, header_of(content))

@@ -128,7 +128,9 @@ class _Attempt:
             self.record.predictions_sha256 = hashlib.sha256(predicted.output).hexdigest()
             self._grade(predicted.output)
             if self.record.failure is None:
-                self.record.leaks, self.record.probes_s = probes.ask(predicted.output)
+                self.record.leaks, self.record.probes_s = probes.ask(
+                    predicted.output, predicted.record.duration_s
+                )
 
     def _grade(self, output: bytes) -> None:
         graded = grade(output, self._holdout.key, columns_of(self._scorer))

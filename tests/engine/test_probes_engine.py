@@ -73,16 +73,18 @@ def test_what_one_prediction_keeps_is_not_there_for_another(bench, monkeypatch):
     assert bench.predicting(KEEPING).leak.verdict == "declared-not-used"
 
 
-def test_a_probe_that_crashes_or_meets_a_limit_leaves_the_score(bench):
+def test_a_probe_that_crashes_or_meets_a_limit_leaves_the_score(bench, monkeypatch):
     greedy = "        if row['flag'] == '1': x = bytearray(1 << 29); x[:] = b'1' * len(x)\n"
-    code = PREDICT.replace("        writer", f"{greedy}        writer")
+    hanging = "        if 'flag' not in row: import time; time.sleep(900)\n"
+    code = PREDICT.replace("        writer", f"{hanging}{greedy}        writer")
+    monkeypatch.setattr(probes, "LEAST_WALL_S", 5.0)
     record = bench.predicting(code)
     assert (record.score, record.failure) == (1.0, None)
     assert record.leak.verdict == "unclear"
     assert [one.failure.failure_class for one in record.leak.alterations] == [
         C.OUT_OF_MEMORY,
         C.OUT_OF_MEMORY,
-        C.INPUT_SCHEMA,
+        C.TIMEOUT,
     ]
     assert "with flag set to 1, out-of-memory" in record.leak.evidence
 
