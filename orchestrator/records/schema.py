@@ -328,8 +328,17 @@ class RepairOutcome(StrEnum):
     UNCHANGED = "unchanged"
 
 
+class Worth(Record):
+    """What a submission was worth at one point of its run, by the task's own score."""
+
+    score: float
+    failure: FailureClass | None = None
+    """The model's, which made it 0."""
+    predictions_sha256: str | None = None
+
+
 class Repair(Record):
-    """One repair turn: did the execute stage pass before and after, and the trees."""
+    """One repair turn: the trees before and after it, how far each got, and what each scores."""
 
     stage: str
     turn: int
@@ -341,6 +350,11 @@ class Repair(Record):
     """Index of the step that failed (the later, the further it got); None when it passed."""
     failed_step_after: int | None
     outcome: RepairOutcome
+    """By both scores; where they are not known, by how far the execute stage got."""
+    before: Worth | None = None
+    after: Worth | None = None
+    unpriced: Failure | None = None
+    """Why a score is not known: a failure that is not the model's. It leaves the run's standing."""
 
 
 class RunSpec(Record):

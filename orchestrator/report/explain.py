@@ -13,12 +13,12 @@ from orchestrator.records.schema import (
     ExecuteStage,
     Failure,
     MissingImport,
-    RepairOutcome,
     RunRecord,
     StageRecord,
     StepRecord,
 )
 from orchestrator.records.store import TrialStore
+from orchestrator.report.repairs import RepairView
 from orchestrator.report.summary import Outcome, View, at_rest, deciding, run_view
 from orchestrator.sandbox.history import History
 
@@ -84,7 +84,7 @@ class Explanation(View):
     on_the_way: list[Problem]
     """Failures of stages, in order, that did not decide the run."""
     missing_imports: list[MissingImport]
-    repairs: list[RepairOutcome]
+    repairs: list[RepairView]
     last_stage: str
     """The last that was recorded; "" where none was."""
 
@@ -131,7 +131,7 @@ def explain(trial_id: str, record: RunRecord, read: Read) -> Explanation:
             if spot is not decided
         ],
         missing_imports=view.missing_imports,
-        repairs=view.repairs,
+        repairs=view.repair_turns,
         last_stage=record.stages[-1].name if record.stages else "",
     )
 

@@ -11,6 +11,7 @@ from rich.text import Text
 from orchestrator.report.explain import Explanation, Place, Problem
 from orchestrator.report.imports import import_lines
 from orchestrator.report.inert import inert
+from orchestrator.report.repairs import run_lines
 from orchestrator.report.summary import Outcome
 from orchestrator.report.tables import STYLE
 from orchestrator.report.terminal import console, print_lines
@@ -66,8 +67,7 @@ def _past(found: Explanation) -> str:
 
 def _standing(found: Explanation) -> Iterator[str]:
     """What repair turns did, whether the run counts, and whether it is worth doing again."""
-    if found.repairs:
-        yield f"repair turns: {', '.join(found.repairs)}"
+    yield from run_lines(found.repairs, "repair of")
     if not found.outcome.at_end:
         yield "in no denominator: it has not come to its end"
         return

@@ -30,6 +30,7 @@ from orchestrator.records.schema import (
     Usage,
 )
 from orchestrator.records.store import TrialStore
+from orchestrator.report.repairs import RepairView, repair_views
 from orchestrator.report.said_done import Crossing, SaidDone, counted, crossings
 
 GIB = 1 << 30
@@ -108,6 +109,7 @@ class RunView(View):
     spread: Spread | None
     """Over repeated scorings, where the trial was asked for them."""
     repairs: list[RepairOutcome]
+    repair_turns: list[RepairView]
     stages: list[StageView]
     usage: Usage
     duration_s: float
@@ -259,6 +261,7 @@ def run_view(spec: RunSpec, record: RunRecord | None) -> RunView:
         missing_imports=score.missing_imports if score else [],
         spread=score.spread if score else None,
         repairs=[repair.outcome for repair in record.repairs],
+        repair_turns=repair_views(record.repairs, record.stages),
         stages=[_stage_view(stage) for stage in record.stages],
         usage=record.usage,
         duration_s=record.duration_s or sum(stage.duration_s for stage in record.stages),

@@ -11,6 +11,7 @@ from orchestrator.records.failures import FailureClass
 from orchestrator.report import leaks, spread
 from orchestrator.report.imports import import_lines
 from orchestrator.report.inert import inert
+from orchestrator.report.repairs import run_lines
 from orchestrator.report.summary import ModelView, Outcome, RunView, TrialSummary
 from orchestrator.report.tables import (
     behaviour_table,
@@ -48,6 +49,7 @@ def render(summary: TrialSummary, console: Console) -> None:
         console.print(column_table(summary, wide, leaks.CHANGES, leaks.changes))
         console.print(Text("\nWhat is said of it and what is done"))
         console.print(column_table(summary, wide, leaks.SAID_DONE, leaks.said_done, leaks.total))
+    _print_repairs(summary, console)
     _print_failures(summary, console)
     _print_remarks(summary, console)
 
@@ -83,6 +85,18 @@ def _print_head(summary: TrialSummary, console: Console) -> None:
         so_far = f"{summary.finished} of {summary.planned} runs so far"
         console.print(Text(so_far, style="bold yellow"))
     console.print()
+
+
+def _print_repairs(summary: TrialSummary, console: Console) -> None:
+    lines = [
+        line
+        for model in summary.models
+        for run in model.runs
+        for line in run_lines(run.repair_turns, f"{inert(model.model, 120)} {ordinal(run).plain}")
+    ]
+    if lines:
+        console.print(Text("\nRepair turns, by the score before and after", style="bold"))
+        print_lines(lines, console)
 
 
 def _print_failures(summary: TrialSummary, console: Console) -> None:

@@ -108,6 +108,8 @@ def compare(original: RunRecord, replay: RunRecord) -> list[Row]:
             ("environment locks", _locks),
             ("predictions sha256", _predictions),
             ("score", _score),
+            # Records of old, and of runs that ended early, have no scores of repair turns.
+            *([("repair turns", _repairs)] if _priced(original) else []),
             ("failure", _failure),
         )
     ]
@@ -159,6 +161,18 @@ def _predictions(run: RunRecord) -> str:
 
 def _score(run: RunRecord) -> str:
     return str(run.score.score) if run.score else NONE
+
+
+def _priced(run: RunRecord) -> bool:
+    return bool(run.repairs) and all(one.before and one.after for one in run.repairs)
+
+
+def _repairs(run: RunRecord) -> str:
+    worths = (worth for one in run.repairs for worth in (one.before, one.after))
+    return ", ".join(
+        f"{worth.score:.6f} ({worth.failure or worth.predictions_sha256})" if worth else NONE
+        for worth in worths
+    )
 
 
 def _failure(run: RunRecord) -> str:

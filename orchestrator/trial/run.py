@@ -3,22 +3,14 @@
 from __future__ import annotations
 
 import time
-import traceback
 from contextlib import ExitStack
 from datetime import UTC, datetime
 from functools import partial
 
-from orchestrator.errors import (
-    EngineError,
-    ImageMissing,
-    NotEnoughSpace,
-    OrchError,
-    RecordUnwritable,
-)
-from orchestrator.records.failures import Attribution, FailureClass
+from orchestrator.errors import RecordUnwritable
+from orchestrator.records.failures import Attribution
 from orchestrator.records.schema import (
     AgentStage,
-    Evidence,
     ExecuteStage,
     Failure,
     RunRecord,
@@ -31,16 +23,10 @@ from orchestrator.scoring.repeats import unprobed, with_spread
 from orchestrator.scoring.score import score_tree
 from orchestrator.task import AgentStageSpec, ExecuteStageSpec
 from orchestrator.trial.bench import Bench
+from orchestrator.trial.faults import fault
 from orchestrator.trial.judge import decide_run, out_of_budget, repair_record
+from orchestrator.trial.pricing import price
 from orchestrator.trial.stages import RunDesk, agent_stage, execute_stage, open_desk
-
-HARNESS_CLASSES: dict[type[OrchError], FailureClass] = {
-    EngineError: FailureClass.ENGINE_UNAVAILABLE,
-    NotEnoughSpace: FailureClass.HOST_DISK_FULL,
-    ImageMissing: FailureClass.IMAGE_MISSING,
-    OrchError: FailureClass.SCORER_ERROR,
-}
-"""What ends a run, not the trial, and as which failure; the first that fits."""
 
 
 class RunEnded(Exception):
@@ -65,10 +51,11 @@ def perform(bench: Bench, spec: RunSpec) -> RunRecord:
         with ExitStack() as stack:
             desk = open_desk(bench, spec, stack)
             _stages(desk, record)
-            _tell_scoring(desk)
+            _tell_scoring(desk, "scoring: train, predict on the holdout")
             record.score = _score(desk)
             record.failure = decide_run(record.stages, record.score)
             record.status = RunStatus.FINISHED
+            _price(desk, record, record.score)
     except RecordUnwritable:
         raise
     except RunEnded as ended:
@@ -78,7 +65,7 @@ def perform(bench: Bench, spec: RunSpec) -> RunRecord:
             if record.status is RunStatus.RUNNING:
                 record.status = RunStatus.INTERRUPTED
             raise KeyboardInterrupt from None
-        _end(record, _harness_failure(exc) if isinstance(exc, OrchError) else _defect(exc))
+        _end(record, fault(exc))
     finally:
         record.duration_s = time.monotonic() - began
         record.finished_at = datetime.now(UTC)
@@ -143,6 +130,17 @@ def _score(desk: RunDesk) -> ScoreRecord:
     return with_spread(record, desk.bench.settings.repeat, again)
 
 
+def _price(desk: RunDesk, record: RunRecord, known: ScoreRecord) -> None:
+    """The run is finished whatever happens here."""
+    if not record.repairs or (record.failure is not None and not record.failure.valid):
+        return
+    save = partial(desk.bench.store.save_run, record)
+    save()
+    _tell_scoring(desk, "scoring: before and after each repair turn")
+    bench, holdout = unprobed(desk.scoring), desk.bench.data.holdout
+    price(record.repairs, known, lambda tree: score_tree(bench, desk.history, tree, holdout), save)
+
+
 def _keep(desk: RunDesk, record: RunRecord, stage: StageRecord) -> None:
     """Save the stage; end the run where the harness is to blame."""
     record.stages.append(stage)
@@ -150,25 +148,6 @@ def _keep(desk: RunDesk, record: RunRecord, stage: StageRecord) -> None:
     _tell_stage(desk, stage)
     if stage.failure is not None and stage.failure.attribution is Attribution.HARNESS:
         raise RunEnded(stage.failure)
-
-
-def _harness_failure(exc: OrchError) -> Failure:
-    found = next(found for kind, found in HARNESS_CLASSES.items() if isinstance(exc, kind))
-    return Failure(
-        failure_class=found,
-        sentence=str(exc),
-        reason=type(exc).__name__,
-        evidence=[Evidence(source="engine", excerpt=str(exc))],
-    )
-
-
-def _defect(exc: BaseException) -> Failure:
-    return Failure(
-        failure_class=FailureClass.SCORER_ERROR,
-        sentence=f"orch itself failed: {type(exc).__name__}: {exc}",
-        reason=type(exc).__name__,
-        evidence=[Evidence(source="traceback", excerpt="".join(traceback.format_exception(exc)))],
-    )
 
 
 def _label(desk: RunDesk) -> str:
@@ -195,10 +174,10 @@ def _tell_stage(desk: RunDesk, stage: StageRecord) -> None:
     )
 
 
-def _tell_scoring(desk: RunDesk) -> None:
+def _tell_scoring(desk: RunDesk, what: str) -> None:
     desk.bench.log.event(
         "scoring",
-        people=f"{_label(desk):32} scoring: train, predict on the holdout",
+        people=f"{_label(desk):32} {what}",
         run=desk.spec.run_id,
     )
 

@@ -81,10 +81,17 @@ def test_a_crash_is_rescued_by_a_repair_turn_that_saw_the_real_traceback(
     first: tuple[dict[str, Any], TrialStore],
 ) -> None:
     run = run_of(first[1], "pickle-crash")
-    assert [repair.outcome for repair in run.repairs] == [RepairOutcome.RESCUED]
+    (repair,) = run.repairs
+    assert repair.outcome is RepairOutcome.RESCUED
     assert run.score is not None
     assert run.score.failure is None
     assert run.score.score > 0.3
+    assert repair.before is not None
+    assert (repair.before.score, repair.before.failure) == (0.0, "unpicklable-artifact")
+    # Only documents were written after it.
+    assert repair.after is not None
+    assert repair.after.predictions_sha256 == run.score.predictions_sha256
+    assert repair.after.score == run.score.score
     repair_prompt = next(
         (first[1].run_folder(run.spec.run_id) / "prompts").glob("*implement-repair1.md")
     )
