@@ -45,7 +45,7 @@ class Sentence:
 
 def sentences(document: str) -> list[Sentence]:
     """All sentences of a document in order; code blocks line by line."""
-    return list(_Reader(_lines(document)).read())
+    return list(_Reader(lines(document)).read())
 
 
 def plain(text: str) -> str:
@@ -53,7 +53,7 @@ def plain(text: str) -> str:
     return " ".join(text.replace("\\_", "_").translate(_MARKUP).lower().split())
 
 
-def _lines(document: str) -> list[str]:
+def lines(document: str) -> list[str]:
     """Without comments and without characters that have no visible form."""
     document, kept, at = document[:MAX_CHARS], [], 0
     while (opened := document.find("<!--", at)) >= 0:
