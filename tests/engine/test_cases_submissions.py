@@ -181,6 +181,16 @@ def printed(record: ScoreRecord, capsys: pytest.CaptureFixture[str]) -> str:
     return capsys.readouterr().out
 
 
+def test_11_an_exception_that_is_told_of_and_outlived_is_no_failure(
+    bench: Lab, place: Workplace
+) -> None:
+    write = PROGRAMS["d_child_holds_stdout.py"].decode().partition("import subprocess")[0]
+    crash = "import traceback\ntry: import bs4\nexcept ImportError: traceback.print_exc()\n"
+    result = run(bench, place, "-c", f"{write}{crash}good()\n{crash}")
+    assert "No module named 'bs4'" in result.record.stderr.text
+    assert problems(bench, result) is None
+
+
 def test_11f_names_and_messages_that_are_no_text(bench: Lab) -> None:
     record = bench.score(GOOD | {"predict.py": PROGRAMS["f_surrogate_path.py"]})
     assert record.failure is not None

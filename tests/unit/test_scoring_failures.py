@@ -914,3 +914,36 @@ def test_an_exception_that_was_outlived_is_not_what_a_signal_came_of(exit_code, 
 def test_an_interrupt_of_its_own_is_an_exception():
     text = trace(MAIN, error="KeyboardInterrupt")
     assert classify(evidence(text, exit_code=130)).evidence[-1].source == "predict.py"
+
+
+@pytest.mark.parametrize(
+    ("error", "reason"),
+    [
+        ("OSError: [Errno 30] Read-only file system: '/model.pkl'", "read-only place"),
+        ("PermissionError: [Errno 13] Permission denied: '/data/x.csv'", "no permission"),
+        ("FileNotFoundError: [Errno 2] No such file or directory: '/workspace/m'", "missing file"),
+        ("FileNotFoundError: [Errno 2] No such file or directory: '/outside/m'", "absolute path"),
+        (
+            "ValueError: numpy.dtype size changed, may indicate binary incompatibility. Expected "
+            "96 from C header, got 88 from PyObject",
+            "version skew",
+        ),
+        ("ImportError: numpy.core.multiarray failed to import", "version skew"),
+        ("AttributeError: module 'numpy' has no attribute 'float'.", "version skew"),
+        ("AttributeError: module 'features' has no attribute 'build'", "own name not found"),
+        ("KeyError: 118", ""),
+        ("ValueError: bad", ""),
+    ],
+)
+def test_reasons_that_are_finer_than_a_crash(error, reason):
+    failure = classify(evidence(trace(MAIN, error=error)))
+    assert (failure.failure_class, failure.reason) == (C.RUNTIME_ERROR, reason)
+
+
+def test_a_warning_of_another_version_is_no_cause():
+    warning = (
+        f"{SITE}/sklearn/base.py:376: InconsistentVersionWarning: Trying to unpickle estimator "
+        "SGDClassifier from version 1.2.2 when using version 1.5.2.\n  warnings.warn(\n"
+    )
+    failure = classify(evidence(warning + trace(MAIN, error="ValueError: bad") + warning))
+    assert failure.sentence == "predict: ValueError: bad (predict.py, line 12)"
