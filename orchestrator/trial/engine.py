@@ -177,6 +177,7 @@ def _preflight(
         runs=chosen.runs,
         scale=chosen.scale,
         data_bytes=data.size_bytes(),
+        repair_turns=chosen.repair_turns,
         own=own_model(settings, references),
     )
     facts = gather(settings, [task], [one.name for one in references if one.needs_ollama])

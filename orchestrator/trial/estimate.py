@@ -29,6 +29,8 @@ SCRIPTED_STAGE_S = 3.0
 STEP_S = (3.0, 30.0)
 """One executed step: at scale 0, and at scale 1."""
 INSTALL_S = 30.0
+SCORING_STEPS = 2
+"""It trains and predicts."""
 ENVIRONMENT_BYTES = 400 << 20
 ROW_BYTES = 400
 MANAGED_OLLAMA_BYTES = 5_500_000_000
@@ -46,6 +48,7 @@ class Wanted:
     scale: float
     data_bytes: int | None
     """Of the generated data, where they are there already."""
+    repair_turns: int = 0
     own: ModelReference | None = None
     """The model that orch serves itself, on the CPU."""
 
@@ -157,9 +160,7 @@ def _run_time(
     if known:
         runs = "one earlier run" if len(known) == 1 else f"median of {len(known)} earlier runs"
         return Part(model.text, median(known), runs)
-    stages = sum(isinstance(stage, AgentStageSpec) for stage in wanted.task.stage)
-    executed = [stage for stage in wanted.task.stage if isinstance(stage, ExecuteStageSpec)]
-    steps = sum(len(stage.steps) for stage in executed) + 2  # scoring trains and predicts
+    stages, steps = _work(wanted.task, wanted.repair_turns)
     least, most = STEP_S
     step_s = least + (most - least) * wanted.scale
     if model.needs_upstream:
@@ -173,7 +174,22 @@ def _run_time(
         stage_s, how = SCRIPTED_STAGE_S, f"{stages} x {SCRIPTED_STAGE_S:g} s of a scripted stage"
     seconds = stages * stage_s + steps * step_s + INSTALL_S
     assumed = f"assumed: {how}, {steps} x {step_s:.0f} s of a step, {INSTALL_S:.0f} s to install"
+    assumed += ", every repair turn taken" if wanted.repair_turns else ""
     return Part(model.text, seconds, assumed)
+
+
+def _work(task: Task, turns: int) -> tuple[int, int]:
+    """Agent stages and executed steps of a run at most, those of repair turns included.
+
+    A repair turn is an agent stage and its execute stage once more; the submission is scored
+    before the first and after each, by a step that trains and one that predicts.
+    """
+    executed = [stage for stage in task.stage if isinstance(stage, ExecuteStageSpec)]
+    repaired = [stage for stage in executed if stage.repairs is not None and turns]
+    agents = sum(isinstance(stage, AgentStageSpec) for stage in task.stage)
+    steps = sum(len(stage.steps) for stage in executed) + SCORING_STEPS
+    steps += sum(turns * len(stage.steps) + (turns + 1) * SCORING_STEPS for stage in repaired)
+    return agents + turns * len(repaired), steps
 
 
 def _disk(wanted: Wanted, facts: Facts) -> list[Part]:

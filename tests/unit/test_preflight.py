@@ -159,6 +159,19 @@ def test_time_is_assumed_elsewhere_and_says_of_what() -> None:
     assert small.seconds == 3 + 3 * 3 + 30
 
 
+def test_repair_turns_count_as_taken_with_all_that_they_are_scored_for() -> None:
+    check = TASK.stage[1].model_copy(update={"repairs": "implement"})
+    task = TASK.model_copy(update={"stage": (TASK.stage[0], check)})
+    want = replace(wanted("scripted/a", runs=1, scale=0.0), task=task)
+    none = estimated(want)
+    assert none.seconds == estimated(wanted("scripted/a", runs=1, scale=0.0)).seconds
+    assert "repair" not in none.lines()[0]
+    twice = estimated(replace(want, repair_turns=2))
+    # Each: a stage of the agent, the execute stage again, one more scoring than there are turns.
+    assert twice.seconds == none.seconds + 2 * 3 + (2 * 1 + 3 * 2) * 3
+    assert "every repair turn taken" in twice.lines()[0]
+
+
 def test_disk_is_what_is_not_there_yet() -> None:
     facts = with_engine(images=(ImageFact("base", True, 700), ImageFact("scorer", False, 1000)))
     facts = replace(facts, ollama_given=False, ollama_image_here=False)
