@@ -34,3 +34,12 @@ def fault(exc: BaseException) -> Failure:
         reason=type(exc).__name__,
         evidence=[Evidence(source="engine", excerpt=str(exc))],
     )
+
+
+def follows_an_interrupt(exc: BaseException | None) -> bool:
+    """Whether it was raised while an interrupt was cleaning up, which it must not hide."""
+    while exc is not None:
+        if isinstance(exc, KeyboardInterrupt):
+            return True
+        exc = exc.__context__
+    return False

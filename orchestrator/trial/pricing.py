@@ -6,7 +6,7 @@ from collections.abc import Callable, Iterable
 
 from orchestrator.errors import RecordUnwritable
 from orchestrator.records.schema import Failure, Repair, RepairOutcome, ScoreRecord, Worth
-from orchestrator.trial.faults import fault
+from orchestrator.trial.faults import fault, follows_an_interrupt
 
 Score = Callable[[str], ScoreRecord]
 """The score of a tree, by its id."""
@@ -30,10 +30,16 @@ def price(
             except RecordUnwritable:
                 raise
             except Exception as exc:  # noqa: BLE001 - the run is done and must not suffer from it
+                if follows_an_interrupt(exc):
+                    raise KeyboardInterrupt from None
                 found[tree] = fault(exc)
         return found[tree]
 
     for repair in repairs:
+        if repair.tree_before == repair.tree_after and repair.tree_after not in found:
+            # The model changed nothing: whatever it is worth, that is the same.
+            repair.outcome = RepairOutcome.UNCHANGED
+            continue
         before, after = worth(repair.tree_before), worth(repair.tree_after)
         repair.before = before if isinstance(before, Worth) else None
         repair.after = after if isinstance(after, Worth) else None

@@ -23,7 +23,7 @@ from orchestrator.scoring.repeats import unprobed, with_spread
 from orchestrator.scoring.score import score_tree
 from orchestrator.task import AgentStageSpec, ExecuteStageSpec
 from orchestrator.trial.bench import Bench
-from orchestrator.trial.faults import fault
+from orchestrator.trial.faults import fault, follows_an_interrupt
 from orchestrator.trial.judge import decide_run, out_of_budget, repair_record
 from orchestrator.trial.pricing import price
 from orchestrator.trial.stages import RunDesk, agent_stage, execute_stage, open_desk
@@ -61,7 +61,7 @@ def perform(bench: Bench, spec: RunSpec) -> RunRecord:
     except RunEnded as ended:
         _end(record, ended.failure)
     except (Exception, KeyboardInterrupt) as exc:  # noqa: BLE001 - a defect of ours costs one run only
-        if _follows_an_interrupt(exc):
+        if follows_an_interrupt(exc):
             if record.status is RunStatus.RUNNING:
                 record.status = RunStatus.INTERRUPTED
             raise KeyboardInterrupt from None
@@ -73,15 +73,6 @@ def perform(bench: Bench, spec: RunSpec) -> RunRecord:
         bench.store.calls(spec.run_id).close_segment()
     _tell_end(bench, record)
     return record
-
-
-def _follows_an_interrupt(exc: BaseException | None) -> bool:
-    """Whether it was raised while an interrupt was cleaning up, which it must not hide."""
-    while exc is not None:
-        if isinstance(exc, KeyboardInterrupt):
-            return True
-        exc = exc.__context__
-    return False
 
 
 def _end(record: RunRecord, failure: Failure) -> None:

@@ -113,3 +113,25 @@ def test_what_ends_the_trial_is_raised(wrong):
 
     with pytest.raises(type(wrong)):
         price([repair("a", "b")], scored("b", 0.5), score, lambda: None)
+
+
+def test_an_interrupt_is_not_taken_for_what_its_cleaning_up_ran_into():
+    def score(tree: str) -> ScoreRecord:
+        try:
+            raise KeyboardInterrupt
+        finally:
+            raise EngineError("the container is gone")
+
+    with pytest.raises(KeyboardInterrupt):
+        price([repair("a", "b")], scored("b", 0.5), score, lambda: None)
+
+
+def test_a_turn_that_changed_nothing_is_not_scored():
+    def score(tree: str) -> ScoreRecord:
+        raise AssertionError(tree)
+
+    repairs = [repair("a", "a"), repair("b", "b", 2)]
+    price(repairs, scored("b", 0.5), score, lambda: None)
+    assert [one.outcome for one in repairs] == [RepairOutcome.UNCHANGED] * 2
+    assert (repairs[0].before, repairs[0].after) == (None, None)
+    assert repairs[1].before == repairs[1].after == Worth(score=0.5, predictions_sha256="sha-b")
