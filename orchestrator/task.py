@@ -166,6 +166,13 @@ class LimitSets(_Table):
     execute: Limits = Limits()
 
 
+class AgentRules(_Table):
+    """What agents are asked for beside files."""
+
+    commits: bool = False
+    """Keep the work in a git repository in the workspace; agents that can't commit don't."""
+
+
 class Calibration(_Table):
     """Bounds that a reference must keep at scale 1."""
 
@@ -186,6 +193,7 @@ class Task(_Table):
     limits: LimitSets = LimitSets()
     environment: EnvironmentRules = EnvironmentRules()
     budget: Budget = Budget()
+    agent: AgentRules = AgentRules()
     stage: tuple[StageSpec, ...] = Field(min_length=1)
     scorer: PredictionsScorer
     calibration: dict[str, Calibration] = {}
@@ -281,7 +289,7 @@ def _sentence(exc: ValidationError) -> str:
 def _known_keys() -> list[str]:
     tables = (
         Task, Data, AgentStageSpec, ExecuteStageSpec, Step, PredictionsScorer,
-        Defaults, LimitSets, Limits, EnvironmentRules, Budget, Calibration,
+        Defaults, LimitSets, Limits, EnvironmentRules, Budget, AgentRules, Calibration,
     )  # fmt: skip
     return sorted(
         {field.alias or name for table in tables for name, field in table.model_fields.items()}

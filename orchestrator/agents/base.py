@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Protocol
 
-from orchestrator.records.schema import Captured, Dropped, Failure
+from orchestrator.records.calls import CallRecord
+from orchestrator.records.schema import Captured, Commit, Dropped, Failure, FileChange
 from orchestrator.sandbox.labels import Owner
 from orchestrator.sandbox.limits import Limits
 from orchestrator.sandbox.network import Network
@@ -49,6 +50,10 @@ class AgentJob:
     owner: Owner
     read_only: tuple[str, ...] = ()
     room_chars: int | None = None
+    num_ctx: int = 32768
+    """Context in tokens that every call is pinned to."""
+    commits: bool = False
+    """Whether the agent is to keep its work in a git repository in the workspace."""
 
 
 @dataclass(frozen=True)
@@ -64,10 +69,25 @@ class AgentReport:
     """Remarks for people, e.g. that a file came twice and the last was kept."""
     blobs: Mapping[str, str] = field(default_factory=dict)
     """Of files it says it wrote: git's name for the content, as the snapshot must have it."""
+    commits: list[Commit] | None = None
+    """What it committed in the workspace's own repository by now; None: it was not asked to."""
+    history: Mapping[str, str] = field(default_factory=dict)
+    """Files of its own that belong into the record: name → text, capped."""
+
+
+@dataclass(frozen=True)
+class Aftermath:
+    """What a stage left, by the gateway's record and the snapshot after it."""
+
+    calls: Sequence[CallRecord]
+    """In order, without the messages that were asked; of very many the last ones."""
+    changes: Sequence[FileChange]
+    read: Callable[[str], bytes | None]
+    """A regular file of the snapshot; None: there is none of that path."""
 
 
 class Agent(Protocol):
-    """An agent: one image and one class. Adding one touches nothing else."""
+    """An agent: one image and one class, listed in `registry`. Adding one touches nothing else."""
 
     name: str
     image: str
@@ -81,3 +101,6 @@ class Agent(Protocol):
 
         Raises EngineError when the engine fails; all else is in the report.
         """
+
+    def review(self, report: AgentReport, after: Aftermath, stage: str, /) -> AgentReport:
+        """Its report of `run_stage`, set right by what is known once the stage is over. Pure."""

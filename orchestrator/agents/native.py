@@ -6,7 +6,7 @@ import re
 from collections.abc import Mapping
 from typing import Any
 
-from orchestrator.agents.base import AgentJob, AgentReport
+from orchestrator.agents.base import Aftermath, AgentJob, AgentReport
 from orchestrator.records.calls import loads_whole
 from orchestrator.records.failures import FailureClass
 from orchestrator.records.schema import Dropped, Ending, Evidence, Failure
@@ -59,6 +59,10 @@ class BuiltinAgent:
         finally:
             volume.remove(self._engine, stage)
         return report_of(ended, job.access.stage)
+
+    def review(self, report: AgentReport, _after: Aftermath, _stage: str, /) -> AgentReport:
+        """Nothing to set right: it read the reply itself."""
+        return report
 
     def container(self, job: AgentJob, stage: Volume) -> ContainerSpec:
         """The stage's container; `stage` is the volume that its prompt is put into."""

@@ -30,6 +30,13 @@ from orchestrator.errors import UsageError
     help="Model references, comma-separated: `gpt-oss:20b` (Ollama), `openai/NAME`, "
     "`anthropic/NAME`, `scripted/NAME`, `replay/TRIAL/RUN`.",
 )
+@click.option(
+    "--agent",
+    default="builtin",
+    show_default=True,
+    metavar="NAME",
+    help="What the models work through: `builtin` or `aider`.",
+)
 @click.option("--runs", type=click.IntRange(1), help="Runs of each model. Default: the task's.")
 @click.option("--seed", type=click.IntRange(0), default=1, show_default=True, help="Trial seed.")
 @click.option(

@@ -122,6 +122,13 @@ def usage_of(calls: Iterable[CallRecord], price: Price | None = None) -> Usage:
     return usage
 
 
+def without_messages(call: CallRecord) -> CallRecord:
+    """The call without the bulk of what was asked, to keep many in memory."""
+    kept = {name: value for name, value in call.request.items() if isinstance(value, bool | str)}
+    kept.pop("prompt", None)
+    return call.model_copy(update={"request": kept, "pinned": {}})
+
+
 def cost_of(call: CallRecord, price: Price | None) -> float | None:
     """US dollars, from the usage that was reported; None without a price or a report."""
     if price is None or not call.prompt_tokens + call.reply_tokens:

@@ -126,6 +126,13 @@ def _sum(one: float | None, other: float | None) -> float | None:
     return (one or 0.0) + (other or 0.0) if (one, other) != (None, None) else None
 
 
+class Commit(Record):
+    """A commit that an agent made in the workspace, first line of its message."""
+
+    id: str
+    subject: str
+
+
 class AgentStage(Record):
     """The model wrote. `turn` 0 is the stage's own prompt, 1.. are repair turns."""
 
@@ -152,6 +159,8 @@ class AgentStage(Record):
     of asking once more."""
     usage: Usage = Usage()
     agent_output: Captured | None = None
+    commits: list[Commit] | None = None
+    """All in the workspace's repository after the stage, newest first; None: not asked for."""
     failure: Failure | None = None
 
 

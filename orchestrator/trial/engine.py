@@ -9,7 +9,7 @@ from dataclasses import dataclass, field, replace
 from datetime import UTC, datetime
 
 from orchestrator import __version__
-from orchestrator.agents.native import BuiltinAgent
+from orchestrator.agents import registry
 from orchestrator.config import Settings
 from orchestrator.errors import EngineError, Interrupted, PreflightFailed, UsageError
 from orchestrator.gateway.service import CallSettings, GatewayService, Uplink
@@ -59,6 +59,7 @@ class TrialOptions:
 
     task: str
     models: Sequence[str]
+    agent: str = "builtin"
     runs: int | None = None
     seed: int = 1
     repair_turns: int | None = None
@@ -87,6 +88,7 @@ def run_trial(settings: Settings, options: TrialOptions, say: Say = say_to_stder
     What can't work is refused before any run, by the errors of preflight. Raises Interrupted when
     the user stops it; what was finished by then is kept.
     """
+    registry.image_of(options.agent)
     task = find_task(settings, options.task)
     references, recordings = _references(settings, options)
     check_scripted(task, references)
@@ -159,6 +161,7 @@ def _chosen(task: Task, options: TrialOptions) -> TrialSettings:
         scale=options.scale,
         repeat=options.repeat,
         runtime=options.runtime,
+        agent=options.agent,
     )
 
 
@@ -210,11 +213,12 @@ class _Start:
 
 def _prepare(start: _Start, stack: ExitStack) -> tuple[Bench, TrialRecord]:
     """Images, gateway, models, proof of isolation; then the plan is stored."""
-    images = trial_images(start.engine, start.say)
+    name = start.chosen.agent
+    images = trial_images(start.engine, registry.image_of(name), start.say)
     replayed = start.replays.check(
         Now(start.task.fingerprint(), start.data.record, images.records())
     )
-    agent = BuiltinAgent(start.engine, images.agent)
+    agent = registry.make(name, start.engine, images.agent)
     uplink = Uplink(start.settings.uplink_network) if start.needs_server else None
     gateway = stack.enter_context(
         GatewayService(start.engine, images.gateway, start.owner, _calls(start), uplink)

@@ -3,14 +3,16 @@
 from __future__ import annotations
 
 import time
+from collections import deque
 from collections.abc import Iterable, Iterator
 from contextlib import ExitStack
 from dataclasses import dataclass, field
 from datetime import UTC, datetime
 
-from orchestrator.agents.base import AgentJob
+from orchestrator.agents.base import Aftermath, AgentJob
 from orchestrator.config import Price
-from orchestrator.records.calls import CallError, CallRecord, usage_of
+from orchestrator.errors import UnsafeOutput
+from orchestrator.records.calls import CallError, CallRecord, usage_of, without_messages
 from orchestrator.records.failures import FailureClass
 from orchestrator.records.schema import (
     AgentStage,
@@ -41,6 +43,7 @@ EXCERPT = "excerpt.csv"
 """The data's first lines, in the workspace; an agent is not to alter them."""
 LAST_WORDS_S = 10.0
 """For an agent whose last call was ended for its time: to write what it has, and report."""
+CALLS_REVIEWED = 64
 
 
 @dataclass
@@ -88,6 +91,13 @@ class RunDesk:
             if isinstance(stage, AgentStageSpec) and stage.name == name:
                 return stage
         raise KeyError(name)
+
+    def file(self, path: str) -> bytes | None:
+        """A regular file of the last snapshot; None where there is none, or one too large."""
+        try:
+            return self.history.read(self.tree, path)
+        except UnsafeOutput:
+            return None
 
     def place(self, stage: str, turn: int) -> str:
         """Prefix of the stage's files in the record, in order of happening."""
@@ -176,6 +186,8 @@ def agent_stage(desk: RunDesk, stage: AgentStageSpec, template: str, turn: int) 
                 limits=_agent_limits(bench, purse),
                 owner=desk.owner,
                 read_only=(EXCERPT,),
+                num_ctx=bench.settings.num_ctx,
+                commits=bench.task.agent.commits,
             )
         )
     finally:
@@ -187,6 +199,10 @@ def agent_stage(desk: RunDesk, stage: AgentStageSpec, template: str, turn: int) 
     desk.tree = tree.id
     changes = desk.history.changes(before, tree.id)
     present = desk.history.files(tree.id)
+    after = Aftermath(watch.calls, changes, desk.file)
+    report = bench.agent.review(report, after, stage.name)
+    for name, text in report.history.items():
+        bench.store.write_text(desk.spec.run_id, f"agent/{place}-{name}", text)
     return AgentStage(
         name=stage.name,
         turn=turn,
@@ -203,6 +219,7 @@ def agent_stage(desk: RunDesk, stage: AgentStageSpec, template: str, turn: int) 
         notes=report.notes,
         usage=watch.usage,
         agent_output=report.output,
+        commits=report.commits,
         failure=judge_agent_stage(
             stage=stage.name,
             expects=stage.expects,
@@ -221,6 +238,8 @@ class _Watch:
 
     def __init__(self, stage: str, gauge: Gauge | None, price: Price | None) -> None:
         self.usage = Usage()
+        self.calls: deque[CallRecord] = deque(maxlen=CALLS_REVIEWED)
+        """The last ones, without what was asked."""
         self._stage = stage
         self._gauge = gauge
         self._price = price
@@ -240,6 +259,7 @@ class _Watch:
             cut = self._gauge.examine([call], self._stage) if self._gauge else None
             self._cut = self._cut or cut
             self._conduct = conduct([call], self._stage)
+            self.calls.append(without_messages(call))
             yield call
 
 

@@ -17,6 +17,7 @@ class Images:
     builder: Image
     scorer: Image
     agent: Image
+    """The one of the trial's agent, by that agent's name for it."""
     gateway: Image
 
     def records(self) -> list[ImageRecord]:
@@ -32,11 +33,13 @@ class Images:
         ]
 
 
-def trial_images(engine: Engine, say: Callable[[str], None]) -> Images:
-    """All images of a trial, built where missing. Raises ImageBuildFailed, NotEnoughSpace."""
-    return Images(
-        **{field.name: image.ensure(engine, field.name, say=say) for field in fields(Images)}
-    )
+def trial_images(engine: Engine, agent: str, say: Callable[[str], None]) -> Images:
+    """All images of a trial whose agent has the image `agent`, built where missing.
+
+    Raises ImageBuildFailed, NotEnoughSpace.
+    """
+    names = {field.name: field.name for field in fields(Images)} | {"agent": agent}
+    return Images(**{name: image.ensure(engine, of, say=say) for name, of in names.items()})
 
 
 def all_images(engine: Engine, say: Callable[[str], None]) -> Iterator[Image]:

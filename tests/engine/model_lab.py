@@ -11,6 +11,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
+from orchestrator.agents.aider.agent import AiderAgent
 from orchestrator.agents.base import AgentJob, AgentReport
 from orchestrator.agents.native import BuiltinAgent
 from orchestrator.gateway.service import Access, CallSettings, GatewayService
@@ -60,7 +61,7 @@ class Run:
 
     engine: Engine
     gateway: GatewayService
-    agent: BuiltinAgent
+    agent: BuiltinAgent | AiderAgent
     owner: Owner
     net: Network
     workspace: Volume
@@ -107,12 +108,14 @@ class Run:
 def running(
     engine: Engine, gateway: GatewayService, agent: Image, tools: str, owner: Owner
 ) -> Iterator[Run]:
+    """With the agent that `agent` is the image of."""
+    kind = AiderAgent if agent.name == AiderAgent.image else BuiltinAgent
     workspace = volume.create(engine, owner.as_role("workspace"))
     try:
         volume.fill(engine, tools, workspace, {"SPEC.md": b"Do it.\n"}, owner)
         with network.internal(engine, owner.as_role("run")) as net:
             gateway.attach(net)
-            yield Run(engine, gateway, BuiltinAgent(engine, agent), owner, net, workspace)
+            yield Run(engine, gateway, kind(engine, agent), owner, net, workspace)
     finally:
         volume.remove(engine, workspace)
 

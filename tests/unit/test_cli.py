@@ -42,6 +42,14 @@ def test_an_unknown_task_names_the_nearest(tmp_path: Path) -> None:
     assert "did you mean 'spam'?" in refused(orch(tmp_path, "data", "spma"))
 
 
+def test_an_unknown_agent_names_the_nearest(tmp_path: Path) -> None:
+    asked = ("trial", "spam", "--models", "scripted/careful", "--agent")
+    assert "there is no agent 'aidr'; did you mean 'aider'?" in refused(
+        orch(tmp_path, *asked, "aidr")
+    )
+    assert "there are: builtin, aider" in refused(orch(tmp_path, *asked, "x"))
+
+
 def test_a_malformed_task_file_is_named(tmp_path: Path) -> None:
     (tmp_path / "broken").mkdir()
     (tmp_path / "broken" / "task.toml").write_text("schema = ")

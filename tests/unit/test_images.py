@@ -49,7 +49,7 @@ def test_no_image_can_hold_a_key_a_record_or_history() -> None:
 
 def test_an_optional_image_is_named_on_request_only() -> None:
     assert "llama-server" not in image.names()
-    assert set(image.names(optional=True)) - set(image.names()) == {"llama-server"}
+    assert set(image.names(optional=True)) - set(image.names()) == {"llama-server", "aider"}
 
 
 def test_an_unknown_image_is_told_with_those_that_exist() -> None:
