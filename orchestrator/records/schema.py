@@ -404,6 +404,12 @@ class RunRecord(Record):
                 total = total + stage.usage
         return total
 
+    @property
+    def commits(self) -> list[Commit] | None:
+        """What the workspace's repository held at last; None where nobody was to commit."""
+        last = [stage.commits for stage in self.stages if isinstance(stage, AgentStage)]
+        return next((commits for commits in reversed(last) if commits is not None), None)
+
 
 class ImageRecord(Record):
     """`id` is the engine's image id; `inputs_sha256` hashes all that the build read."""

@@ -14,6 +14,7 @@ from orchestrator.records.failures import TABLE, Attribution, FailureClass
 from orchestrator.records.schema import (
     AgentStage,
     Claim,
+    Commit,
     Failure,
     LeakProbe,
     Metrics,
@@ -108,6 +109,8 @@ class RunView(View):
     """In the code and provided by nothing that is declared; see the failure they cause."""
     spread: Spread | None
     """Over repeated scorings, where the trial was asked for them."""
+    commits: list[Commit] | None
+    """In the workspace, newest first, where the agent was to make some."""
     repairs: list[RepairOutcome]
     repair_turns: list[RepairView]
     stages: list[StageView]
@@ -260,6 +263,7 @@ def run_view(spec: RunSpec, record: RunRecord | None) -> RunView:
         said_done=crossings(score),
         missing_imports=score.missing_imports if score else [],
         spread=score.spread if score else None,
+        commits=record.commits,
         repairs=[repair.outcome for repair in record.repairs],
         repair_turns=repair_views(record.repairs, record.stages),
         stages=[_stage_view(stage) for stage in record.stages],

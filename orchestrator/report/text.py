@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
+from itertools import chain
 
 from rich.console import Console
 from rich.text import Text
 
 from orchestrator.records.failures import FailureClass
-from orchestrator.report import leaks, spread
+from orchestrator.report import commits, leaks, spread
 from orchestrator.report.imports import import_lines
 from orchestrator.report.inert import inert
 from orchestrator.report.repairs import run_lines
@@ -153,7 +154,8 @@ def _print_grouped(runs: Sequence[RunView], console: Console) -> None:
 
 
 def _print_remarks(summary: TrialSummary, console: Console) -> None:
-    remarks = [*spread.remarks(summary), *leaks.remarks(summary), *_notes(summary)]
+    said = (each.remarks(summary) for each in (spread, leaks, commits))
+    remarks = [*chain.from_iterable(said), *_notes(summary)]
     most = max((model.valid for model in summary.models), default=0)
     if 0 < most < FEW_RUNS:
         remarks.append(

@@ -12,6 +12,7 @@ from rich.console import Console
 from orchestrator.records.schema import (
     AgentStage,
     Budget,
+    Commit,
     Evidence,
     MissingImport,
     RunRecord,
@@ -200,6 +201,23 @@ def test_repeated_scorings_are_told_in_the_score_and_in_the_report() -> None:
     assert f"scripted-careful-02: {text}." in shown
     assert "1 of 2 submissions that were trained and scored 3 times came out the same" in shown
     assert [run.spread for run in summary.models[0].runs] == list(spreads)
+
+
+def test_commits_are_told_by_number_and_subject() -> None:
+    made = trial(["scripted/careful"], 3)
+    kept = [Commit(id=f"{n:040x}", subject=f"Step {n}\x1b[2J") for n in range(7)]
+    stages = [[], kept, None]
+    records = [
+        finished(spec, stages=[agent_stage("a").model_copy(update={"commits": commits})])
+        for spec, commits in zip(made.plan, stages, strict=True)
+    ]
+    stream = io.StringIO()
+    render(summarise(made, records), Console(file=stream, width=120))
+    shown = " ".join(stream.getvalue().split())
+    assert "scripted-careful-01: no commit." in shown
+    assert "-02: 7 commits, the last first: 'Step 0', 'Step 1'," in shown
+    assert "'Step 4' and 2 before." in shown
+    assert "careful-03: " not in shown
 
 
 def test_a_failed_score_shows_its_evidence_inert() -> None:
