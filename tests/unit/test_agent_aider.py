@@ -17,6 +17,7 @@ from orchestrator.records.calls import CallError, CallRecord
 from orchestrator.records.failures import FailureClass
 from orchestrator.records.schema import AgentStage, Captured, Dropped, Failure, FileChange
 from orchestrator.trial.judge import judge_agent_stage
+from orchestrator.trial.landed import lost
 
 CASES = Path(__file__).parents[1] / "cases"
 render = cast("Callable[[str, Mapping[str, str]], str]", AiderAgent(None, None).render_scripted)  # type: ignore[arg-type]
@@ -61,6 +62,7 @@ def verdict(disk: Mapping[str, str], *calls: CallRecord, said: str = "") -> Fail
         present=disk.keys(),
         changes=left.changes,
         announced=reviewed.written,
+        lost=lost(reviewed.written, reviewed.blobs, cast("Any", disk)),
         dropped=reviewed.dropped,
         reported=reviewed.failure,
     )

@@ -141,6 +141,7 @@ class AiderAgent:
                 "HOME": STAGE,
                 "USER": "aider",
                 "ORCH_REFUSED": f"{STAGE}/{REFUSED}",
+                "ORCH_READ_ONLY": ":".join(job.read_only),
                 "GIT_CONFIG_COUNT": str(len(settings)),
                 **git,
             },

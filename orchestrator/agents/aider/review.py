@@ -99,15 +99,18 @@ class _Landed:
 
     def add(self, text: str) -> None:
         reply, taken = parse_reply(text), listings(text)
-        if taken is None:
-            for name in reply.files:
-                self._drop(name, "unnamed-block: aider takes none of a reply with a nameless block")
-            return
-        by_path = {_path(name) or name: body for name, body in taken.items()}
+        by_path = {_path(name) or name: body for name, body in (taken or {}).items()}
         self.taken |= by_path.keys()
         for one in reply.refused:
             if (_path(one.path) or one.path) not in by_path:
                 self._drop(one.path, f"{one.reason}: {one.detail}")
+        for name in reply.edits.keys() - reply.files.keys():
+            as_text = ", which aider wrote as the file's text" if _path(name) in by_path else ""
+            self._drop(name, f"diff: a patch where a whole file was asked for{as_text}")
+        if taken is None:
+            for name in reply.files:
+                self._drop(name, "unnamed-block: aider takes none of a reply with a nameless block")
+            return
         for name, body in reply.files.items():
             self._file(name, body, by_path)
 

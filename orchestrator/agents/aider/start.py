@@ -3,7 +3,8 @@
 Runs in the agent's container; aider's own version is pinned there. What is changed here has no
 switch of its own: aider also obeys settings in the folder it works in, which a model wrote, and it
 applies half a reply when a stream breaks off. What a reply asks to write and must not is told in
-the file that ORCH_REFUSED names, as lines of `[path, reason]`.
+the file that ORCH_REFUSED names, as lines of `[path, reason]`. ORCH_READ_ONLY: files that are data,
+a colon between them.
 """
 
 from __future__ import annotations
@@ -70,23 +71,30 @@ def write_inside_the_workspace_only() -> None:
     allowed_to_edit = Coder.allowed_to_edit
 
     def allowed(coder: Any, path: str) -> Any:
-        if why := _unsafe(coder.root, path):
-            coder.io.tool_error(f"Refused {path!r}: it {why}.")
+        if why := _refusal(coder.root, path):
+            coder.io.tool_error(f"{path!r} is refused, {why}.")
             with Path(os.environ["ORCH_REFUSED"]).open("a", encoding="ascii") as file:
-                file.write(json.dumps([path, f"unsafe-path: the path {why}"]) + "\n")
+                file.write(json.dumps([path, why]) + "\n")
             return False
         return allowed_to_edit(coder, path)
 
     _replace(Coder, "allowed_to_edit", allowed)
 
 
-def _unsafe(root: str, path: str) -> str:
-    """Why it must not be written, to follow the path in a sentence; "" where it may be."""
+def _refusal(root: str, path: str) -> str:
+    """Why it must not be written, in the words of a record; "" where it may be."""
     try:
-        relative = Path(safe_path(path))
+        relative = safe_path(path)
     except UnsafePath as unsafe:
-        return str(unsafe)
-    place = Path(root).resolve() / relative
+        return f"unsafe-path: the path {unsafe}"
+    if relative in os.environ["ORCH_READ_ONLY"].split(":"):
+        return "read-only-data: it is data that is only to be read"
+    why = _blocked(Path(root).resolve() / relative)
+    return f"unsafe-path: the path {why}" if why else ""
+
+
+def _blocked(place: Path) -> str:
+    """What in the workspace stands in the way, to follow the path in a sentence."""
     if place.is_symlink() or place.resolve() != place:
         return "leads through a link"
     if place.exists() and not place.is_file():
