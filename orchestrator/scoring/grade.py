@@ -28,6 +28,8 @@ from orchestrator.scoring.worker import Worker, WorkerLost, serve
 SECONDS = 120.0
 MEMORY_BYTES = 2 << 30
 SOURCE = "predictions.csv"
+_HEAD_BYTES = 120
+"""Of a refused file, kept as evidence of what it was."""
 
 _worker = Worker("orchestrator.scoring.grade", seconds=SECONDS)
 
@@ -122,13 +124,18 @@ def _laid(*contents: bytes) -> Iterator[list[str]]:
         yield [str(path) for path in paths]
 
 
-def _judged(answer: Verdict) -> Verdict | Failure:
+def _judged(answer: Verdict, file: Path) -> Verdict | Failure:
     if not answer.problems:
         return answer
+    with file.open("rb") as opened:
+        head = opened.read(_HEAD_BYTES).decode("utf-8", "replace")
     return Failure(
         failure_class=FailureClass.OUTPUT_SCHEMA,
         sentence=f"{SOURCE}: {'; '.join(answer.problems)}",
-        evidence=[Evidence(source=SOURCE, excerpt=problem) for problem in answer.problems],
+        evidence=[
+            *(Evidence(source=SOURCE, excerpt=problem) for problem in answer.problems),
+            Evidence(source=SOURCE, excerpt=f"it begins with {head!a}"),
+        ],
     )
 
 
@@ -143,7 +150,7 @@ def _asked(job: Job) -> Verdict | Failure:
         said = answer.content.decode("utf-8", "replace").strip()
         last = said.splitlines()[-1] if said else "no output"
         return _scorer_error(f"grading ended with status {answer.status}: {last}", said)
-    return _judged(Verdict.model_validate_json(answer.content))
+    return _judged(Verdict.model_validate_json(answer.content), Path(job.predictions))
 
 
 def _scorer_error(sentence: str, said: str) -> Failure:

@@ -190,10 +190,24 @@ def test_a_second_missing_module_is_the_same_kind_of_failure(bench):
     assert [(found.module, found.line) for found in record.missing_imports] == [("unidecode", 2)]
 
 
-def test_dependencies_that_do_not_exist_end_the_score(bench):
-    declared = (CASES / "19" / "requirements_b_stdlib_listed.txt").read_bytes()
+@pytest.mark.parametrize(
+    ("case", "failure_class", "says"),
+    [
+        ("a_import_names", C.DEPENDENCY_NOT_FOUND, "the package is called scikit-learn"),
+        ("b_stdlib_listed", C.DEPENDENCY_NOT_FOUND, "standard library"),
+        ("d_no_such_version", C.DEPENDENCY_NOT_FOUND, "no version of scikit-learn fits"),
+        ("e_conflict", C.DEPENDENCY_CONFLICT, "numpy==1.19.5"),
+        ("g_vcs", C.DEPENDENCY_REFUSED, "git+https://example.invalid/someone/tool.git"),
+        ("i_include_outside", C.DEPENDENCY_REFUSED, "-r ../../../etc/passwd"),
+        ("l_markdown", C.DEPENDENCY_REFUSED, "```text"),
+    ],
+)
+def test_19_what_can_not_be_installed_ends_the_score(bench, case, failure_class, says):
+    declared = (CASES / "19" / f"requirements_{case}.txt").read_bytes()
     record = bench.score(GOOD | {"requirements.txt": declared})
-    assert record.failure.failure_class is C.DEPENDENCY_NOT_FOUND
+    assert record.failure.failure_class is failure_class, record.failure
+    assert says in record.failure.sentence
+    assert "root:" not in record.failure.sentence
     assert (record.score, record.steps, record.environment) == (0.0, [], None)
 
 

@@ -13,12 +13,14 @@ from typing import Any
 
 import pytest
 
+from orchestrator.records.failures import FailureClass
 from orchestrator.records.schema import (
     AgentStage,
     ExecuteStage,
     RepairOutcome,
     RunRecord,
     RunStatus,
+    ScoreRecord,
 )
 from orchestrator.records.store import TrialStore, list_trials, open_trial
 from orchestrator.sandbox.engine import Engine
@@ -209,6 +211,31 @@ def test_the_same_trial_twice_gives_the_same_predictions_hashes_and_scores(
     assert fingerprint(run_of(second, "pickle-crash")) == fingerprint(
         run_of(first[1], "pickle-crash")
     )
+
+
+SURE = """
+import argparse, csv
+ap = argparse.ArgumentParser()
+ap.add_argument("--input"); ap.add_argument("--output"); a = ap.parse_args()
+with open(a.output, "w", newline="") as out:
+    writer = csv.writer(out); writer.writerow(["message_id", "label"])
+    for row in csv.DictReader(open(a.input, newline="")):
+        if "http" in row["body"]: writer.writerow([row["message_id"], 1])
+"""
+
+
+def test_06_a_folder_that_answers_for_the_rows_it_is_sure_of_scores_0(
+    home: Path, tmp_path: Path
+) -> None:
+    (tmp_path / "train.py").write_text("")
+    (tmp_path / "predict.py").write_text(SURE)
+    done = orch(home, "score", "spam", str(tmp_path), "--scale", SCALE, "--json")
+    assert done.returncode == 0, done.stderr
+    record = ScoreRecord.model_validate_json(done.stdout)
+    assert record.failure is not None
+    assert record.failure.failure_class is FailureClass.OUTPUT_SCHEMA
+    assert " of 1000 ids missing (" in record.failure.sentence
+    assert (record.score, record.metrics, len(record.steps)) == (0.0, None, 2)
 
 
 @pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM])
