@@ -8,10 +8,10 @@ from decimal import Decimal
 from enum import Enum
 from math import isfinite
 
-WHOLE = re.compile(r"^(-?[0-9]+)\.0+$")
+WHOLE = re.compile(r"^(-?(?:0|[1-9][0-9]*))\.0+$")
 _MAX_NUMBER = 100
 """Characters; no program writes a label or a score with more."""
-_NUMBER = re.compile(r"^[+-]?(?:[0-9]+(?:\.[0-9]*)?|\.[0-9]+)(?:[eE][+-]?[0-9]{1,3})?$")
+_NUMBER = re.compile(r"^[+-]?(?:(?:0|[1-9][0-9]*)(?:\.[0-9]*)?|\.[0-9]+)(?:[eE][+-]?[0-9]{1,3})?$")
 _MISSING = ("", "nan", "+nan", "-nan", "na", "n/a", "null", "none", "<na>", "nat")
 
 

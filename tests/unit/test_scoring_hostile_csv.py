@@ -61,7 +61,6 @@ ACCEPTED: dict[str, tuple[bytes, list[str]]] = {
     "1e0": (labelled("0e0", "1e0"), [NUMBERS]),
     "+1": (labelled("-0", "+1"), [NUMBERS]),
     "1.": (labelled("0.", "1."), [NUMBERS]),
-    "01": (labelled("00", "01"), [NUMBERS]),
     "TRUE": (
         labelled("FALSE", "TRUE"),
         ["labels written as 'FALSE'", "labels written as 'TRUE'"],
@@ -139,6 +138,7 @@ REFUSED: dict[str, tuple[bytes, list[str]]] = {
         with_first("h1,0.99999999999999999999"),
         ["labels are probabilities", "(0.99999999999999999999 for h1)"],
     ),
+    "a zero in front": (with_first("h1,00"), ["neither 1 nor 0 ('00' for h1)"]),
     "other numbers": (with_first("h1,-1"), ["neither 1 nor 0 ('-1' for h1)"]),
     "infinity": (with_first("h1,inf"), ["neither 1 nor 0 ('inf' for h1)"]),
     "hexadecimal": (with_first("h1,0x0"), ["neither 1 nor 0 ('0x0' for h1)"]),
