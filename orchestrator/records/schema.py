@@ -133,6 +133,27 @@ class Commit(Record):
     subject: str
 
 
+class PromptCut(Record):
+    """Part of the material that a prompt does not show. `size` and `kept` in characters, of a file
+    that is no text in bytes."""
+
+    what: Literal["file", "stdout", "stderr", "excerpt"]
+    name: str = ""
+    size: int
+    kept: int
+
+
+class PromptPlan(Record):
+    """How a prompt was fitted into the context. Tokens are estimated."""
+
+    tokens: int
+    room: int
+    """Tokens that it might have: the context less the reply's reserve and the agent's words."""
+    ratio: float
+    """Tokens to one of `trial.truncation.size`."""
+    cuts: list[PromptCut] = []
+
+
 class AgentStage(Record):
     """The model wrote. `turn` 0 is the stage's own prompt, 1.. are repair turns."""
 
@@ -157,6 +178,7 @@ class AgentStage(Record):
     notes: list[str] = []
     """The agent's remarks, e.g. that a file came twice, or that the reply was cut and what came
     of asking once more."""
+    prompt: PromptPlan | None = None
     usage: Usage = Usage()
     agent_output: Captured | None = None
     commits: list[Commit] | None = None

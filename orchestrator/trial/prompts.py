@@ -2,6 +2,7 @@
 
 import csv
 import io
+from collections.abc import Collection
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -9,7 +10,7 @@ import jinja2
 from jinja2.meta import find_undeclared_variables
 
 from orchestrator.errors import TaskInvalid
-from orchestrator.records.schema import Captured, Ending, ExecuteStage, Failure, StepRecord
+from orchestrator.records.schema import Ending, ExecuteStage, Failure, StepRecord
 from orchestrator.task import SPEC, AgentStageSpec, Task
 
 MAX_FILE_CHARS = 24_000
@@ -32,7 +33,7 @@ class PromptFile:
 
 @dataclass(frozen=True)
 class PromptOutput:
-    """What an execute stage printed, as a prompt may show it: no durations, no memory."""
+    """What an execute stage printed, as a prompt shows it: no durations, no memory."""
 
     command: str
     exit_code: int | None
@@ -41,14 +42,34 @@ class PromptOutput:
     stderr: str
 
 
+@dataclass(frozen=True)
+class StageOutput:
+    """What an execute stage printed, whole: a text for each step."""
+
+    command: str
+    exit_code: int | None
+    ending: str
+    stdout: tuple[str, ...]
+    stderr: tuple[str, ...]
+
+    def shown(self, limit: int) -> PromptOutput:
+        """For a prompt, no text of it longer than `limit` characters."""
+        return PromptOutput(
+            command=self.command,
+            exit_code=self.exit_code,
+            ending=self.ending,
+            stdout="".join(clip(text, limit) for text in self.stdout),
+            stderr="".join(clip(text, limit) for text in self.stderr),
+        )
+
+
 def render(
     task: Task,
     template: str,
-    *,
+    expected: tuple[str, ...],
     excerpt: str,
     files: list[PromptFile],
     output: PromptOutput | None,
-    expected: tuple[str, ...],
 ) -> str:
     """The prompt's text. Raises TaskInvalid naming template and variable."""
     path = task.folder / template
@@ -63,6 +84,11 @@ def render(
         )
     except jinja2.TemplateError as exc:
         raise TaskInvalid(f"{path}: {exc}") from None
+
+
+def variables(task: Task, template: str) -> frozenset[str]:
+    """What the template shows."""
+    return frozenset(find_undeclared_variables(_ENVIRONMENT.parse(_text(task.folder / template))))
 
 
 def check_prompts(task: Task) -> None:
@@ -89,28 +115,18 @@ def _text(path: Path) -> str:
         raise TaskInvalid(f"{path}: byte {exc.start} is not UTF-8; save it as UTF-8") from None
 
 
-def own_files(tree: dict[str, bytes], baseline: set[str]) -> list[PromptFile]:
-    """The workspace's own text files as a prompt shows them, within a total cap, sorted by path.
-
-    A file that does not fit, or is no text, is named with its size only.
-    """
-    shown: list[PromptFile] = []
-    room = MAX_FILES_CHARS
-    for path in sorted(set(tree) - baseline):
+def own_files(tree: dict[str, bytes], baseline: Collection[str]) -> dict[str, str | int]:
+    """The workspace's own files by path: their text, or their bytes where they are no text."""
+    found: dict[str, str | int] = {}
+    for path in sorted(set(tree) - set(baseline)):
         try:
-            text = tree[path].decode("utf-8")
+            found[path] = tree[path].decode("utf-8")
         except UnicodeDecodeError:
-            shown.append(PromptFile(path, f"({len(tree[path])} bytes, not text)"))
-            continue
-        if len(text) > min(MAX_FILE_CHARS, room):
-            shown.append(PromptFile(path, f"({len(text)} characters, not shown)"))
-            continue
-        room -= len(text)
-        shown.append(PromptFile(path, text))
-    return shown
+            found[path] = len(tree[path])
+    return found
 
 
-def output_of(stage: ExecuteStage) -> PromptOutput | None:
+def output_of(stage: ExecuteStage) -> StageOutput | None:
     """The output to hand back: the failing step's, else all steps' in order."""
     failed = [step for step in stage.steps if step_failed(step)]
     if failed or (stage.failure and not stage.steps):
@@ -119,32 +135,32 @@ def output_of(stage: ExecuteStage) -> PromptOutput | None:
         return None
     last = stage.steps[-1]
     failure = stage.failure
-    return PromptOutput(
+    return StageOutput(
         command=" && ".join(" ".join(step.command) for step in stage.steps),
         exit_code=last.exit_code,
         ending=describe(last) if failure is None else failure.sentence,
-        stdout="".join(clip(step.stdout) for step in stage.steps),
-        stderr="".join(clip(step.stderr) for step in stage.steps),
+        stdout=tuple(step.stdout.text for step in stage.steps),
+        stderr=tuple(step.stderr.text for step in stage.steps),
     )
 
 
-def _failed_output(step: StepRecord | None, failure: Failure | None) -> PromptOutput:
+def _failed_output(step: StepRecord | None, failure: Failure | None) -> StageOutput:
     if step is None:
         sentence = failure.sentence if failure else ""
         evidence = "\n".join(item.excerpt for item in failure.evidence) if failure else ""
-        return PromptOutput(
+        return StageOutput(
             command="install the declared dependencies",
             exit_code=None,
             ending=sentence,
-            stdout="",
-            stderr=evidence,
+            stdout=(),
+            stderr=(evidence,),
         )
-    return PromptOutput(
+    return StageOutput(
         command=" ".join(step.command),
         exit_code=step.exit_code,
         ending=describe(step),
-        stdout=clip(step.stdout),
-        stderr=clip(step.stderr),
+        stdout=(step.stdout.text,),
+        stderr=(step.stderr.text,),
     )
 
 
@@ -163,12 +179,11 @@ def describe(step: StepRecord) -> str:
     }[step.ending]
 
 
-def clip(stream: Captured) -> str:
+def clip(text: str, limit: int) -> str:
     """Head and tail of an output stream, with a marker that says how much is left out."""
-    text = stream.text
-    if len(text) <= MAX_STREAM_CHARS:
+    if len(text) <= limit:
         return text
-    half = MAX_STREAM_CHARS // 2
+    half = limit // 2
     return f"{text[:half]}\n[... {len(text) - 2 * half} characters left out ...]\n{text[-half:]}"
 
 

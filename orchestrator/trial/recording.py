@@ -15,6 +15,7 @@ from orchestrator.records.schema import (
     Failure,
     ImageRecord,
     ModelRecord,
+    PromptPlan,
     RunRecord,
     RunStatus,
     TrialRecord,
@@ -55,6 +56,13 @@ class Recording:
         for done in self.run.stages:
             if isinstance(done, ExecuteStage) and (done.name, done.turn) == (stage, turn):
                 return done
+        return None
+
+    def prompt_plan(self, stage: str, turn: int) -> PromptPlan | None:
+        """How the stage's prompt was fitted into the context then."""
+        for done in self.run.stages:
+            if isinstance(done, AgentStage) and (done.name, done.turn) == (stage, turn):
+                return done.prompt
         return None
 
     def not_asked(self, stage: str, turn: int) -> Failure | None:

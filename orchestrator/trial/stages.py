@@ -8,6 +8,7 @@ from collections.abc import Iterable, Iterator
 from contextlib import ExitStack
 from dataclasses import dataclass, field
 from datetime import UTC, datetime
+from functools import partial
 
 from orchestrator.agents.base import Aftermath, AgentJob
 from orchestrator.config import Price
@@ -19,6 +20,7 @@ from orchestrator.records.schema import (
     Evidence,
     ExecuteStage,
     Failure,
+    PromptPlan,
     RunSpec,
     Usage,
 )
@@ -33,9 +35,17 @@ from orchestrator.scoring.steps import header_of, run_stage
 from orchestrator.task import AgentStageSpec, ExecuteStageSpec
 from orchestrator.trial.bench import Bench
 from orchestrator.trial.conduct import conduct
+from orchestrator.trial.context import Material, Overflow, Room, planned, room_of
 from orchestrator.trial.judge import judge_agent_stage
 from orchestrator.trial.landed import junk, lost, touched
-from orchestrator.trial.prompts import PromptOutput, output_of, own_files, render, without_label
+from orchestrator.trial.prompts import (
+    StageOutput,
+    output_of,
+    own_files,
+    render,
+    variables,
+    without_label,
+)
 from orchestrator.trial.truncation import Gauge
 from orchestrator.trial.wallet import Purse, Spent, timeless
 
@@ -61,7 +71,7 @@ class RunDesk:
     baseline: frozenset[str]
     """Paths of the workspace before the first stage."""
     tree: str
-    output: PromptOutput | None = None
+    output: StageOutput | None = None
     spent: Spent = field(default_factory=Spent)
     stages_done: int = 0
 
@@ -98,6 +108,23 @@ class RunDesk:
             return self.history.read(self.tree, path)
         except UnsafeOutput:
             return None
+
+    def room(self, recorded: PromptPlan | None) -> Room:
+        """What a prompt may take of the context; `recorded`: as it was planned then."""
+        bench = self.bench
+        budget = bench.task.defaults.max_reply_tokens
+        return room_of(bench.settings.num_ctx, budget, bench.gauges.get(self.spec.model), recorded)
+
+    def material(self, template: str) -> Material:
+        """All that this template could show. Never the data: only its excerpt."""
+        wanted = variables(self.bench.task, template)
+        files = own_files(self.history.extract(self.tree), self.baseline)
+        excerpt = self.bench.data.excerpt.read_text(encoding="utf-8")
+        return Material(
+            excerpt=excerpt if "excerpt" in wanted else "",
+            files=files if "files" in wanted else {},
+            output=self.output if "output" in wanted else None,
+        )
 
     def place(self, stage: str, turn: int) -> str:
         """Prefix of the stage's files in the record, in order of happening."""
@@ -157,14 +184,14 @@ def agent_stage(desk: RunDesk, stage: AgentStageSpec, template: str, turn: int) 
         over = recording.not_asked(stage.name, turn)
     if over is not None:
         return _not_asked(desk, stage, turn, over)
-    prompt = render(
-        bench.task,
-        template,
-        excerpt=bench.data.excerpt.read_text(encoding="utf-8"),
-        files=own_files(desk.history.extract(desk.tree), set(desk.baseline)),
-        output=desk.output,
-        expected=stage.expects,
-    )
+    recorded = recording.prompt_plan(stage.name, turn) if recording else None
+    room = desk.room(recorded)
+    try:
+        prompt, plan = planned(
+            partial(render, bench.task, template, stage.expects), desk.material(template), room
+        )
+    except Overflow as overflow:
+        return _not_asked(desk, stage, turn, overflow.failure(stage.name))
     bench.store.write_text(desk.spec.run_id, f"prompts/{place}.md", prompt)
     started, began = datetime.now(UTC), time.monotonic()
     access = bench.gateway.open(
@@ -188,6 +215,7 @@ def agent_stage(desk: RunDesk, stage: AgentStageSpec, template: str, turn: int) 
                 read_only=(EXCERPT,),
                 num_ctx=bench.settings.num_ctx,
                 commits=bench.task.agent.commits,
+                room_chars=room.chars(prompt),
             )
         )
     finally:
@@ -217,6 +245,7 @@ def agent_stage(desk: RunDesk, stage: AgentStageSpec, template: str, turn: int) 
         junk=junk(changes, stage.expects, prompt),
         data_touched=touched(changes, (EXCERPT,)),
         notes=report.notes,
+        prompt=plan,
         usage=watch.usage,
         agent_output=report.output,
         commits=report.commits,
