@@ -18,6 +18,7 @@ from orchestrator.records.schema import (
     StepRecord,
 )
 from orchestrator.records.store import TrialStore
+from orchestrator.report.landing import landing_lines
 from orchestrator.report.repairs import RepairView
 from orchestrator.report.summary import Outcome, View, at_rest, deciding, run_view
 from orchestrator.sandbox.history import History
@@ -84,6 +85,8 @@ class Explanation(View):
     on_the_way: list[Problem]
     """Failures of stages, in order, that did not decide the run."""
     missing_imports: list[MissingImport]
+    landing: list[str]
+    """What of its replies did not land, and what its prompts left out; a line each."""
     repairs: list[RepairView]
     last_stage: str
     """The last that was recorded; "" where none was."""
@@ -131,6 +134,7 @@ def explain(trial_id: str, record: RunRecord, read: Read) -> Explanation:
             if spot is not decided
         ],
         missing_imports=view.missing_imports,
+        landing=landing_lines(record),
         repairs=view.repair_turns,
         last_stage=record.stages[-1].name if record.stages else "",
     )

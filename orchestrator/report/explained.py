@@ -36,6 +36,9 @@ def print_explanation(found: Explanation, to: Console | None = None) -> None:
     if found.missing_imports:
         to.print()
         print_lines(import_lines(found.missing_imports), to, indent=0)
+    if found.landing:
+        to.print(Text("\nBetween replies, disk and prompts", style="bold"))
+        print_lines([inert(line, 300) for line in found.landing], to)
     if found.on_the_way:
         to.print(Text("\nOn the way", style="bold"))
     shown = [found.decided] if found.decided else []

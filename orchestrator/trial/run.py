@@ -150,6 +150,7 @@ def _tell_stage(desk: RunDesk, stage: StageRecord) -> None:
     name = f"{stage.name} (repair {stage.turn})" if stage.turn else stage.name
     if isinstance(stage, AgentStage):
         what = ", ".join(change.path for change in stage.changes) or "no file changed"
+        what += f"; {len(stage.dropped)} did not land" if stage.dropped else ""
     else:
         what = "ok" if stage.passed else ""
     if stage.failure is not None:

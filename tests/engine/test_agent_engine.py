@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator
-from dataclasses import replace
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
@@ -91,6 +91,40 @@ def test_hostile_names_are_refused_beside_a_good_file(
         "notes.txt": "plain\n",
         ".git/config": "[core]\n",
     }
+
+
+@dataclass(frozen=True)
+class Recorded:
+    """A model reference whose calls are answered out of a recording."""
+
+    kind: str = "replay"
+    name: str = "careful"
+
+
+def test_a_reply_that_is_cut_is_asked_for_once_more_and_replays_so(
+    run: Run, gateway: GatewayService, tools: str
+) -> None:
+    whole = run.agent.render_scripted("First a.py.", {"a.py": "A = 1\n"})
+    rest = run.agent.render_scripted("", {"b.py": "B = 2\n"})
+    cut = f"{whole}\n{rest[:-8]}"
+    gateway.load_scripts({"careful": {"explore": {0: [cut, rest]}}})
+    access = run.open()
+    report = run.work(access)
+    calls = list(gateway.close(access))
+    assert report.failure is None
+    assert report.written == ["a.py", "b.py"]
+    assert report.notes == ["the reply was cut off in b.py; asked once more, b.py came"]
+    assert [call.reply for call in calls] == [cut, rest]
+    assert run.files(tools) == {"SPEC.md": "Do it.\n", "a.py": "A = 1\n", "b.py": "B = 2\n"}
+    gateway.load_recording(run.owner.run, calls)
+    access = gateway.open(
+        run=run.owner.run, stage="explore", turn=0, model=Recorded(), seed=7, network=run.net
+    )
+    again = run.work(access)
+    replayed = list(gateway.close(access))
+    assert (again.blobs, again.notes, again.failure) == (report.blobs, report.notes, None)
+    assert [call.request for call in replayed] == [call.request for call in calls]
+    assert [call.error for call in replayed] == [None, None]
 
 
 @pytest.mark.parametrize(

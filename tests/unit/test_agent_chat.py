@@ -128,6 +128,16 @@ def test_a_gateway_that_is_gone(workspace: Path) -> None:
     assert report["error_class"] == "model-unavailable"
 
 
+def test_a_file_in_the_field_of_reasoning_is_none(
+    gateway: LiveGateway, fake: FakeOllama, workspace: Path
+) -> None:
+    fake.thinking = "### FILE: draft.py\n````python\nDRAFT = 1\n````\n"
+    report = stage(gateway.url, gateway.open(), workspace, "p")
+    assert list(report["written"]) == ["predict.py"]
+    assert report["thinking_chars"] == len(fake.thinking)
+    assert not (workspace / "draft.py").exists()
+
+
 def test_a_closed_token(gateway: LiveGateway, workspace: Path) -> None:
     token = gateway.open()
     gateway.close(token)

@@ -148,6 +148,17 @@ def test_a_workspace_that_is_a_link_is_not_entered(workspace: Path) -> None:
         pass
 
 
+def test_what_is_listed_and_not_given_is_said(workspace: Path) -> None:
+    text = (
+        "I wrote:\n\n- `train.py`: fits it\n- **helpers.py** - small things\n- notes.txt\n"
+        "1. `../x.py`\n- Run it\n- numpy\n- see `other.py` for more\n\n"
+        "train.py\n```python\nA = 1\n```\n"
+    )
+    told = apply(Answer(text=text, done_reason="stop"), workspace)
+    assert told["notes"] == ["helpers.py was listed and not given"]
+    assert told["refused"] == []
+
+
 def test_half_an_answer_is_never_applied(workspace: Path) -> None:
     text = "train.py\n```python\nA = 1\n```\n"
     answer = Answer(text=text, error="model-server-error: cut", error_class="model-server-error")

@@ -34,7 +34,17 @@ def land(reply: Reply, workspace: Workspace) -> Landed:
             landed.refused.append(Refusal(path, exc.reason, str(exc)))
         else:
             _write(landed, workspace, path, text)
+    for path in reply.listed:
+        if _is_missing(workspace, path):
+            landed.notes.append(f"{path} was listed and not given")
     return landed
+
+
+def _is_missing(workspace: Workspace, path: str) -> bool:
+    try:
+        return workspace.read(path) is None
+    except Refused:
+        return False
 
 
 def _write(landed: Landed, workspace: Workspace, path: str, text: str) -> None:

@@ -87,6 +87,9 @@ _COMMENT = re.compile(
     r"(?P<path>[^\s*]+?)(?P<said>:?\s+[-–—]\s+.*|:\s+\S.*)?\s*(?:\*/|-->|\"\"\")?\s*$",
     re.IGNORECASE,
 )
+_ITEM = re.compile(
+    r"^\s*(?:[-*+•]|\d{1,3}[.)])\s+[*`]*(?P<path>[^\s*`]+)[*`]*(?::?\s*$|:?\s+[-–—(]|:\s)"
+)
 _LONGEST_PLAUSIBLE = 120
 _LONGEST_LINE = 1000
 """No line that names a file is longer, and the patterns above are slow on what is far longer."""
@@ -171,6 +174,15 @@ def from_comment(line: str, language: str) -> Name | None:
     if match.group("said") and not speaks(path, language):
         return None
     return Name(path, Strength.COMMENT)
+
+
+def listed(line: str) -> str | None:
+    """The file that an item of a list is about: `- train.py`, `2. `train.py`: fits the model`."""
+    match = _ITEM.match(line) if len(line) <= _LONGEST_LINE else None
+    if match is None:
+        return None
+    path = match.group("path").rstrip(":")
+    return path if looks_like_file(path) and not path.endswith("/") else None
 
 
 def is_heading(line: str) -> bool:

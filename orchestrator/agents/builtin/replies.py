@@ -92,6 +92,7 @@ class _Reader:
             sections = edits.is_search(line)
             if not sections and (fence is None or not self._may_open(previous)):
                 self.said += line + "\n"
+                self._note_listed(line)
                 self._note_fenceless(at)
                 previous.append(at)
                 at += 1
@@ -140,6 +141,11 @@ class _Reader:
         self.edits = EditBlocks(self.lines, self.reply)
         self.cut_at = None
         self.only_strict = False
+
+    def _note_listed(self, line: str) -> None:
+        path = names.listed(line)
+        if path is not None and path not in self.reply.listed:
+            self.reply.listed.append(path)
 
     def _note_fenceless(self, at: int) -> None:
         """A `FILE:` line that no fence follows: the file is named but not there."""

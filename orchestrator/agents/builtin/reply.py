@@ -23,6 +23,8 @@ class Reply:
     edits: dict[str, list[Edit]] = field(default_factory=dict)
     """Path → its edits in order. They are of the text in `files`, where the path is there too,
     else of the file in the workspace."""
+    listed: list[str] = field(default_factory=list)
+    """Files that items of lists are about, given or not."""
     refused: list[Refusal] = field(default_factory=list)
     notes: list[str] = field(default_factory=list)
     before_cut: str = ""
