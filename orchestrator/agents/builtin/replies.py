@@ -9,6 +9,7 @@ from . import bodies, edits, leaks, names
 from .continuing import CUT_REASONS
 from .edit_blocks import EditBlocks
 from .fences import (
+    ORDINARY,
     End,
     Fence,
     body,
@@ -29,10 +30,11 @@ _THINK_CLOSE = re.compile(r"</(?:think|thinking)>", re.IGNORECASE)
 _THINK_ENDS = re.compile(r"^\s*</(?:think|thinking)>|</(?:think|thinking)>\s*$", re.IGNORECASE)
 
 
-def parse_reply(text: str) -> Reply:
-    """Never raises: whatever a model may write has an answer."""
+def parse_reply(text: str, *, at_budget: bool = False) -> Reply:
+    """Never raises: whatever a model may write has an answer. `at_budget`: its end is not of its
+    own choosing."""
     answer = leaks.answer_of(text.removeprefix("\ufeff").replace("\r\n", "\n"))
-    reader = _Reader(answer.split("\n"))
+    reader = _Reader(answer.split("\n"), at_budget=at_budget)
     reader.read()
     reply = reader.reply
     reply.before_cut = reader.before_cut
@@ -56,8 +58,9 @@ def _why_nothing(text: str, reader: _Reader) -> str:
 class _Reader:
     """One pass over the lines; a block's end is decided when its start is met."""
 
-    def __init__(self, lines: list[str]) -> None:
+    def __init__(self, lines: list[str], *, at_budget: bool) -> None:
         self.lines = lines
+        self.at_budget = at_budget
         self.reply = Reply()
         self.strengths: dict[str, Strength] = {}
         self.said = ""
@@ -179,6 +182,8 @@ class _Reader:
             return fence.line + 1 if closing is None else closing + 1
         stop = self._stop(fence)
         end = find_end(self.lines, fence, name.path, stop)
+        if isinstance(end, int) and self.at_budget and self._may_be_cut(fence, name.path, end):
+            end = End.UNTERMINATED
         if isinstance(end, End):
             return self._without_end(fence, name.path, end, stop)
         self.only_strict = False
@@ -245,6 +250,13 @@ class _Reader:
             if other is not None and same_family(fence, other):
                 return True
         return False
+
+    def _may_be_cut(self, fence: Fence, path: str, end: int) -> bool:
+        """A document's ordinary fence as the very last line: it may as well open a block."""
+        if not is_document(path) or any(line.strip() for line in self.lines[end + 1 :]):
+            return False
+        closing = read_fence(self.lines, end)
+        return closing is None or closing.length == ORDINARY or closing.length < fence.length
 
     def _without_end(self, fence: Fence, path: str, end: End, stop: int) -> int:
         if end is End.AMBIGUOUS:

@@ -41,7 +41,7 @@ def first(answer: Answer, workspace: Workspace) -> Work:
     """Land an answer. One that is not whole by its stream is never applied, not in part."""
     if answer.error:
         return Work(answer)
-    reply = parse_reply(answer.text)
+    reply = parse_reply(answer.text, at_budget=answer.done_reason == "length")
     return Work(answer, reply, land(reply, workspace))
 
 
@@ -84,7 +84,7 @@ def finish(
 
 
 def _join(work: Work, cut: Cut, rest: Answer, workspace: Workspace) -> None:
-    reply = parse_reply(rest.text)
+    reply = parse_reply(rest.text, at_budget=rest.done_reason == "length")
     new = land(reply, workspace)
     landed = work.landed
     came = [path for path in cut.missing if path in new.written]
