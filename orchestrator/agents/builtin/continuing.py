@@ -12,9 +12,12 @@ from dataclasses import dataclass
 
 CUT_REASONS = frozenset({"truncated", "ambiguous-fences"})
 """Refusals of blocks of which the end was not found."""
-LONGEST_PERIOD = 400
+LONGEST_UNIT = 4096
 REPEATED_CHARS = 400
 REPEATED_TIMES = 5
+SHORT_UNIT = 8
+SHORT_TIMES = 30
+"""One token so often is where servers end a reply by themselves."""
 
 
 @dataclass(frozen=True)
@@ -66,11 +69,13 @@ def _listed(paths: Collection[str]) -> str:
 
 def goes_round(text: str) -> bool:
     """Whether the text ends in the same words over and over: asking for more of it is no use."""
-    tail = text.rstrip()[-LONGEST_PERIOD * REPEATED_TIMES :]
-    for period in range(1, LONGEST_PERIOD + 1):
-        times = max(REPEATED_TIMES, -(-REPEATED_CHARS // period))
-        end = tail[-period * times :]
-        if len(end) == period * times and end == end[:period] * times:
+    tail = text.rstrip()[-LONGEST_UNIT * REPEATED_TIMES :]
+    for unit in range(1, min(LONGEST_UNIT, len(tail) // REPEATED_TIMES) + 1):
+        times = max(REPEATED_TIMES, -(-REPEATED_CHARS // unit))
+        if unit <= SHORT_UNIT:
+            times = SHORT_TIMES
+        end = tail[-unit * times :]
+        if len(end) == unit * times and end == end[:unit] * times:
             return True
     return False
 
