@@ -13,7 +13,7 @@ from typing import Any
 import click
 
 from orchestrator import __version__
-from orchestrator.commands import machine, report, task, trial
+from orchestrator.commands import agents, machine, report, task, trial
 from orchestrator.errors import Interrupted, OrchError
 from orchestrator.stops import heard
 
@@ -86,6 +86,7 @@ for _command in (
     machine.doctor,
     machine.clean,
     machine.images,
+    agents.agents,
 ):
     main.add_command(_command)
 

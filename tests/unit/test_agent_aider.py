@@ -146,6 +146,15 @@ def test_a_reply_at_its_budget_writes_nothing_and_names_its_files() -> None:
     assert [one.path for one in reviewed.dropped] == ["explore.py", "b.py"]
 
 
+def test_half_a_file_of_a_stream_that_claims_to_be_whole_is_named() -> None:
+    half = WHOLE + "\nb.py\n```python\nimport csv\n"
+    disk = {"explore.py": "print(1)\nprint(2)\n", "b.py": "import csv\n"}
+    failure = verdict(disk, call(half))
+    assert failure is not None
+    assert failure.failure_class is FailureClass.TRUNCATED_REPLY
+    assert (failure.reason, failure.evidence[0].excerpt) == ("no-closing-fence", "b.py")
+
+
 @pytest.mark.parametrize("cause", ["no-done", "cut", "error-line"])
 def test_half_a_file_of_a_broken_stream_never_counts(cause: str) -> None:
     half = WHOLE.partition("print(2)")[0]

@@ -7,7 +7,9 @@ from pathlib import Path
 
 import pytest
 
-COMMANDS = ("trial", "data", "calibrate", "score", "report", "tasks", "doctor", "clean", "images")
+COMMANDS = (
+    "trial", "data", "calibrate", "score", "report", "tasks", "doctor", "clean", "images", "agents",
+)  # fmt: skip
 
 
 def orch(home: Path, *args: str, **env: str) -> subprocess.CompletedProcess[str]:

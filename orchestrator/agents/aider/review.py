@@ -11,6 +11,7 @@ from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass, field, replace
 
 from orchestrator.agents.base import Aftermath, AgentReport
+from orchestrator.agents.builtin.continuing import CUT_REASONS
 from orchestrator.agents.builtin.paths import UnsafePath, safe_path
 from orchestrator.agents.builtin.replies import parse_reply
 from orchestrator.records.calls import CallRecord
@@ -71,7 +72,7 @@ def review(report: AgentReport, after: Aftermath, stage: str) -> AgentReport:
     dropped = [one for one in lost if _path(one.path) not in landed.written][:MOST_DROPPED]
     failure = report.failure or _of_calls(replies, report, stage)
     if failure is None or failure.failure_class is FailureClass.TRUNCATED_REPLY:
-        failure = landed.stump(stage) or failure
+        failure = landed.stump(stage) or landed.half(stage) or failure
     if failure is None and not after.changes and not landed.written:
         failure = _nothing(replies, dropped, stage)
     written, notes = landed.written, landed.notes(change.path for change in after.changes)
@@ -92,6 +93,8 @@ class _Landed:
     refused: frozenset[str | None] = frozenset()
     written: list[str] = field(default_factory=list)
     """Files of the replies that must be on the disk."""
+    halves: list[str] = field(default_factory=list)
+    """Files whose listing no fence ended: aider wrote what there was."""
     stumps: list[str] = field(default_factory=list)
     """Files of which the disk has the beginning only."""
     taken: set[str] = field(default_factory=set)
@@ -102,8 +105,11 @@ class _Landed:
         by_path = {_path(name) or name: body for name, body in (taken or {}).items()}
         self.taken |= by_path.keys()
         for one in reply.refused:
-            if (_path(one.path) or one.path) not in by_path:
+            path = _path(one.path) or one.path
+            if path not in by_path:
                 self._drop(one.path, f"{one.reason}: {one.detail}")
+            elif one.reason in CUT_REASONS:
+                self.halves.append(path)
         for name in reply.edits.keys() - reply.files.keys():
             as_text = ", which aider wrote as the file's text" if _path(name) in by_path else ""
             self._drop(name, f"diff: a patch where a whole file was asked for{as_text}")
@@ -149,6 +155,18 @@ class _Landed:
                 *(Evidence(source="reply", excerpt=name) for name in self.stumps),
                 *(Evidence(source="junk file", excerpt=name) for name in junk),
             ],
+        )
+
+    def half(self, stage: str) -> Failure | None:
+        halves = [path for path in dict.fromkeys(self.halves) if path not in self.written]
+        if not halves:
+            return None
+        return Failure(
+            failure_class=FailureClass.TRUNCATED_REPLY,
+            reason="no-closing-fence",
+            sentence=f"the reply ended inside {', '.join(halves)}, of which there is a part",
+            stage=stage,
+            evidence=[Evidence(source="reply", excerpt=path) for path in halves],
         )
 
     def notes(self, changed: Iterable[str]) -> list[str]:
