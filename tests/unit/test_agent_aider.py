@@ -117,6 +117,23 @@ def test_a_nested_fence_leaves_a_stump_and_junk_that_are_named() -> None:
     assert len(left.notes) == len(disk) - 1
 
 
+def test_a_file_that_came_twice_is_named_where_the_last_one_was_lost() -> None:
+    later = WHOLE.replace("print(1)", "print(7)")
+    left = after({"explore.py": "print(1)\nprint(2)\n"}, call(WHOLE + "\n" + later))
+    reviewed = review(report(), left, "explore")
+    assert [one.reason for one in reviewed.dropped] == [
+        "differs: the workspace has another text of it"
+    ]
+    assert review(report(), after({"explore.py": "print(7)\nprint(2)\n"}, call(WHOLE), call(later)),
+                  "explore").dropped == []  # fmt: skip
+
+
+def test_what_a_model_thought_of_writing_is_no_file() -> None:
+    thought = "<think>\nMaybe\n\nexplore.py\n```\nprint(0)\n```\n</think>\n"
+    assert verdict({"explore.py": "print(1)\nprint(2)\n"}, call(thought + WHOLE)) is None
+    assert failed({}, call(thought))[0] == "no-edits"
+
+
 def test_another_fence_than_the_one_asked_for_is_no_edit() -> None:
     reply = WHOLE.replace("```", "~~~")
     assert failed({}, call(reply)) == ("no-edits", "wrong-fence")

@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 from collections.abc import Mapping
 
-from orchestrator.agents.aider.review import FENCE, review
+from orchestrator.agents.aider.review import FENCE, REASONING_TAG, review
 from orchestrator.agents.base import Aftermath, AgentJob, AgentReport, ModelAccess
 from orchestrator.errors import TaskInvalid, UnsafeOutput
 from orchestrator.records.failures import FailureClass
@@ -158,6 +158,7 @@ def stage_files(job: AgentJob) -> dict[str, bytes]:
         "edit_format": "whole",
         "use_repo_map": False,
         "weak_model_name": model,
+        "reasoning_tag": REASONING_TAG,
         # Without it, another one for each call: the model would be loaded anew every time.
         "extra_params": {"num_ctx": job.num_ctx},
     }

@@ -7,6 +7,7 @@ disk don't agree on was lost, and is named.
 
 from __future__ import annotations
 
+import re
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass, field, replace
 
@@ -19,6 +20,7 @@ from orchestrator.records.failures import FailureClass
 from orchestrator.records.schema import Dropped, Evidence, Failure
 
 FENCE = "```"
+REASONING_TAG = "think"
 LONGEST_NAME = 250
 MOST_DROPPED = 300
 _NOTHING = {
@@ -58,6 +60,12 @@ def listings(text: str) -> dict[str, str] | None:
     return found
 
 
+def without_reasoning(text: str) -> str:
+    """The reply as aider looks at it, which was told the tag that reasoning stands in."""
+    text = re.sub(f"<{REASONING_TAG}>.*?</{REASONING_TAG}>", "", text, flags=re.DOTALL).strip()
+    return text.split(f"</{REASONING_TAG}>", 1)[-1].strip()
+
+
 def review(report: AgentReport, after: Aftermath, stage: str) -> AgentReport:
     """The report with what landed, what did not, and the failure that this amounts to."""
     replies = [call for call in after.calls if call.request.get("stream") is not False]
@@ -66,16 +74,17 @@ def review(report: AgentReport, after: Aftermath, stage: str) -> AgentReport:
     for call in replies:
         if is_whole(call):
             landed.add(call.reply)
+    written, stumps = landed.compare()
     cut = [call for call in replies if call.reply and not is_whole(call)]
     # What one reply lost another may have brought.
     lost = [*landed.dropped, *_cut_off(cut)]
-    dropped = [one for one in lost if _path(one.path) not in landed.written][:MOST_DROPPED]
+    dropped = [one for one in lost if _path(one.path) not in written][:MOST_DROPPED]
     failure = report.failure or _of_calls(replies, report, stage)
     if failure is None or failure.failure_class is FailureClass.TRUNCATED_REPLY:
-        failure = landed.stump(stage) or landed.half(stage) or failure
-    if failure is None and not after.changes and not landed.written:
+        failure = landed.stump(stumps, stage) or landed.half(stage) or failure
+    if failure is None and not after.changes and not written:
         failure = _nothing(replies, dropped, stage)
-    written, notes = landed.written, landed.notes(change.path for change in after.changes)
+    notes = landed.notes(change.path for change in after.changes)
     return replace(report, written=written, dropped=dropped, failure=failure, notes=notes)
 
 
@@ -91,17 +100,17 @@ class _Landed:
     dropped: list[Dropped]
     """What did not land for a reason that is known; at first, what was refused on the spot."""
     refused: frozenset[str | None] = frozenset()
-    written: list[str] = field(default_factory=list)
-    """Files of the replies that must be on the disk."""
+    meant: dict[str, str] = field(default_factory=dict)
+    """Files of the replies that must be on the disk, as the last one has them."""
     halves: list[str] = field(default_factory=list)
     """Files whose listing no fence ended: aider wrote what there was."""
-    stumps: list[str] = field(default_factory=list)
-    """Files of which the disk has the beginning only."""
     taken: set[str] = field(default_factory=set)
-    meant: set[str] = field(default_factory=set)
+    """Files that aider took from them, by whatever names."""
+    named: set[str] = field(default_factory=set)
+    """Those that they name, by the reading of people."""
 
     def add(self, text: str) -> None:
-        reply, taken = parse_reply(text), listings(text)
+        reply, taken = parse_reply(text), listings(without_reasoning(text))
         by_path = {_path(name) or name: body for name, body in (taken or {}).items()}
         self.taken |= by_path.keys()
         for one in reply.refused:
@@ -126,39 +135,52 @@ class _Landed:
         except UnsafePath as unsafe:
             self._drop(name, f"unsafe-path: the path {unsafe}")
             return
-        self.meant.add(path)
+        self.named.add(path)
         if path not in taken:
             self._drop(path, f"wrong-fence: not between lines of {FENCE} below its name")
             return
-        if path in self.refused:
-            return
-        if path not in self.written:
-            self.written.append(path)
-        there = self.read(path)
-        if there is not None and path not in self.stumps and _begins(body.encode(), there):
-            self.stumps.append(path)
+        if path not in self.refused:
+            self.meant[path] = body
+
+    def compare(self) -> tuple[list[str], list[str]]:
+        """Files that must be there, and those of which the disk has the beginning only.
+
+        One with another text altogether is dropped and told: of a file that comes twice in a reply
+        aider writes the first.
+        """
+        written, stumps = [], []
+        for path, body in self.meant.items():
+            there = self.read(path)
+            wanted, found = _lines(body.encode()), _lines(there or b"")
+            if there is not None and found != wanted and wanted[: len(found)] != found:
+                self._drop(path, "differs: the workspace has another text of it")
+                continue
+            written.append(path)
+            if there is not None and found != wanted:
+                stumps.append(path)
+        return written, stumps
 
     def _drop(self, path: str, reason: str) -> None:
         if all(one.path != path for one in self.dropped):
             self.dropped.append(Dropped(path=path, reason=reason))
 
-    def stump(self, stage: str) -> Failure | None:
-        if not self.stumps:
+    def stump(self, stumps: Sequence[str], stage: str) -> Failure | None:
+        if not stumps:
             return None
-        junk = sorted(self.taken - self.meant)
+        junk = sorted(self.taken - self.named)
         return Failure(
             failure_class=FailureClass.EDIT_DROPPED,
             reason="nested-fence",
-            sentence=f"of {', '.join(self.stumps)} the workspace has the beginning only",
+            sentence=f"of {', '.join(stumps)} the workspace has the beginning only",
             stage=stage,
             evidence=[
-                *(Evidence(source="reply", excerpt=name) for name in self.stumps),
+                *(Evidence(source="reply", excerpt=name) for name in stumps),
                 *(Evidence(source="junk file", excerpt=name) for name in junk),
             ],
         )
 
     def half(self, stage: str) -> Failure | None:
-        halves = [path for path in dict.fromkeys(self.halves) if path not in self.written]
+        halves = [path for path in dict.fromkeys(self.halves) if path not in self.meant]
         if not halves:
             return None
         return Failure(
@@ -170,7 +192,7 @@ class _Landed:
         )
 
     def notes(self, changed: Iterable[str]) -> list[str]:
-        junk = (self.taken - self.meant) & set(changed)
+        junk = (self.taken - self.named) & set(changed)
         return [f"{path}: not a file of the reply, but a line before a fence in it" for path in
                 sorted(junk)]  # fmt: skip
 
@@ -243,12 +265,6 @@ def _path(name: str) -> str | None:
         return safe_path(name)
     except UnsafePath:
         return None
-
-
-def _begins(whole: bytes, there: bytes) -> bool:
-    """Whether what is there is a part of the whole from its beginning, by lines, and not all."""
-    wanted, found = _lines(whole), _lines(there)
-    return len(found) < len(wanted) and wanted[: len(found)] == found
 
 
 def _lines(content: bytes) -> list[str]:
