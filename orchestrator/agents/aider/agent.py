@@ -42,6 +42,8 @@ OPTIONS = (
     "--no-auto-lint", "--no-auto-test", "--no-pretty", "--no-fancy-input", "--stream",
     "--no-restore-chat-history", "--max-chat-history-tokens=100000000",
     "--skip-sanity-check-repo", "--disable-playwright",
+    # The gateway ends a call that takes too long, and the stage's limit aider itself.
+    "--timeout=100000",
     f"--model-settings-file={STAGE}/{MODELS}",
     f"--model-metadata-file={STAGE}/{METADATA}",
     f"--env-file={STAGE}/none",
