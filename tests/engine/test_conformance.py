@@ -8,10 +8,16 @@ import subprocess
 import sys
 from pathlib import Path
 
+import pytest
 
-def test_the_built_in_agent_does_what_every_agent_must(tmp_path: Path) -> None:
+from orchestrator.agents.registry import AGENTS
+
+
+@pytest.mark.soak
+@pytest.mark.parametrize("agent", AGENTS)
+def test_each_agent_does_what_every_agent_must(tmp_path: Path, agent: str) -> None:
     done = subprocess.run(
-        [sys.executable, "-m", "orchestrator.cli", "agents", "check", "builtin", "--json"],
+        [sys.executable, "-m", "orchestrator.cli", "agents", "check", agent, "--json"],
         capture_output=True,
         text=True,
         check=False,
