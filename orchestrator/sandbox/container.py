@@ -272,12 +272,18 @@ class Container:
         )
         if roomy:
             return execution.read_counters(engine, self.id)
-        execution.set_limits(
-            engine,
-            self.id,
-            None if memory is None else memory + SPARE_BYTES,
-            None if pids is None else pids + SPARE_PIDS,
-        )
+        try:
+            execution.set_limits(
+                engine,
+                self.id,
+                None if memory is None else memory + SPARE_BYTES,
+                None if pids is None else pids + SPARE_PIDS,
+            )
+        except EngineRefused:
+            # Its idle process, too, can be what the kernel ends for memory: its state tells.
+            if self.running:
+                raise
+            return Counters()
         counters = execution.read_counters(engine, self.id)
         # Refused where files hold more than that by now.
         with suppress(EngineRefused):

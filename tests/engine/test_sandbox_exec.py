@@ -256,6 +256,19 @@ def test_a_container_that_others_end_is_lost(engine: Engine, spec: ContainerSpec
             container.exec(("sh", "-c", "echo go; sleep 600"), timeout_s=500, sink=end)
 
 
+def test_a_container_that_ends_with_its_memory_full_is_lost_and_nothing_refused(
+    engine: Engine, spec: ContainerSpec, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """What the kernel ends for memory may be the idle process, just before limits are raised."""
+    monkeypatch.setattr(execution, "usage", lambda *_: Usage(memory_bytes=64 << 20, pids=1))
+    with Container(engine, spec) as container, pytest.raises(ContainerLost):
+        container.exec(
+            ("sh", "-c", "echo go; sleep 600"),
+            timeout_s=500,
+            sink=lambda _: engine.api.kill(container.id),
+        )
+
+
 def test_a_container_that_we_end_is_not_lost(engine: Engine, spec: ContainerSpec) -> None:
     with Container(engine, spec) as container:
         ended = container.exec(
