@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import ast
 import warnings
-from collections.abc import Callable, Collection, Iterator, Mapping
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping
 from dataclasses import dataclass
 
 from orchestrator.records.schema import MissingImport
@@ -33,16 +33,15 @@ class Import:
 
 
 def missing_imports(
-    files: Mapping[str, bytes], provides: Callable[[str], bool]
+    imported: Iterable[Import], own: Collection[str], provides: Callable[[str], bool]
 ) -> list[MissingImport]:
-    """What no file of the submission and nothing that `provides` knows brings, each module once.
+    """What is imported and neither the submission's own (`own_modules`) nor anything that
+    `provides` knows, each module once.
 
-    Told by its first unguarded import, else its first; in order of file and line. Files that do
-    not parse, or are too large, are left out.
+    Told by its first unguarded import, else its first; in order of file and line.
     """
-    own = own_modules(files)
     found: dict[str, Import] = {}
-    for each in imports(files):
+    for each in imported:
         top = each.module.partition(".")[0]
         if top in own or len(each.module) > MAX_NAME or provides(each.module):
             continue
@@ -72,7 +71,10 @@ def own_modules(paths: Collection[str]) -> frozenset[str]:
 
 
 def imports(files: Mapping[str, bytes]) -> Iterator[Import]:
-    """Absolute imports of all `.py` files, in functions too; relative ones are the file's own."""
+    """Absolute imports of all `.py` files, in functions too; relative ones are the file's own.
+
+    Files that do not parse, or are too large, are left out.
+    """
     left = MAX_BYTES
     for path in sorted(files):
         content = files[path]

@@ -31,6 +31,20 @@ def listed_in(files: Mapping[str, bytes], entries: Sequence[str], column: str) -
     return None
 
 
+def mentioned_in(files: Mapping[str, bytes], entries: Sequence[str], column: str) -> str | None:
+    """`path, line n` of the first mention in the programs, whatever is meant by it."""
+    for path in entries:
+        line = _mention(files.get(path, b""), column)
+        if line is not None:
+            return f"{path}, line {line}"
+    return None
+
+
+def _mention(content: bytes, column: str) -> int | None:
+    lines = content.split(b"\n")
+    return next((n for n, line in enumerate(lines, 1) if column.encode() in line), None)
+
+
 def _reached(files: Mapping[str, bytes], entries: Sequence[str]) -> list[str]:
     todo = [path for path in entries if path in files and path.endswith(".py")]
     found: dict[str, None] = {}
@@ -69,8 +83,7 @@ def _imported(content: bytes, path: str) -> Iterator[str]:
 def _line(content: bytes, column: str) -> int | None:
     tree = parsed(content)
     if tree is None:
-        lines = content.split(b"\n")
-        return next((n for n, line in enumerate(lines, 1) if column.encode() in line), None)
+        return _mention(content, column)
     return min((node.lineno for node in _named(tree, column)), default=None)
 
 

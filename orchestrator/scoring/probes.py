@@ -15,9 +15,9 @@ from orchestrator.errors import EngineError, ImageMissing, NotEnoughSpace
 from orchestrator.records.failures import FailureClass
 from orchestrator.records.schema import Alteration, AlterationKind, Failure, LeakProbe
 from orchestrator.scoring.alterations import Altered, altered
+from orchestrator.scoring.code import listed_read
 from orchestrator.scoring.grade import SOURCE, Compared, Other, compare
 from orchestrator.scoring.leak_verdict import verdict_of
-from orchestrator.scoring.listed import listed_in
 from orchestrator.scoring.runtime import ScoringBench, input_volume
 from orchestrator.scoring.steps import Workplace, columns_of, header_of, ids_of
 from orchestrator.scoring.twin import Twin
@@ -97,7 +97,9 @@ class Probes:
             repeated = self._asked([again] * _REPEATS, beside)
         commands = (*scorer.train.command, *scorer.predict.command)
         probes = [
-            verdict_of(column, made + repeated, listed_in(self._files, commands, column), len(ids))
+            verdict_of(
+                column, made + repeated, listed_read(self._files, commands, column), len(ids)
+            )
             for column, made in results.items()
         ]
         return probes, time.monotonic() - began

@@ -14,9 +14,10 @@ from orchestrator.records.schema import Claim, Failure, MissingImport, ScoreReco
 from orchestrator.sandbox.environment import Environment
 from orchestrator.sandbox.history import History
 from orchestrator.sandbox.installed import importable
+from orchestrator.scoring import code
 from orchestrator.scoring.claims import expected_f1
 from orchestrator.scoring.grade import get_ready, grade
-from orchestrator.scoring.imports import missing_imports
+from orchestrator.scoring.imports import missing_imports, own_modules
 from orchestrator.scoring.probes import Probes
 from orchestrator.scoring.runtime import ScoringBench, input_volume
 from orchestrator.scoring.said import claims
@@ -84,6 +85,7 @@ class _Attempt:
         return claims(text, self._scorer.leaked_columns, path) if path and text is not None else []
 
     def go(self) -> None:
+        code.get_ready()
         environment = environment_of(self._bench, self._files)
         if isinstance(environment, Failure):
             self.record.failure = environment
@@ -104,7 +106,7 @@ class _Attempt:
             known = importable(bench.engine, bench.scorer, environment, bench.owner)
             return known.provides(module)
 
-        return missing_imports(self._files, provides)
+        return missing_imports(code.imports_read(self._files), own_modules(self._files), provides)
 
     def _train_and_predict(self, environment: Environment) -> None:
         bench, scorer = self._bench, self._scorer

@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import subprocess
 import sys
+from collections.abc import Mapping
 from pathlib import Path
 
 import pytest
@@ -13,7 +14,7 @@ from orchestrator.records.schema import MissingImport
 from orchestrator.report.imports import import_lines
 from orchestrator.sandbox import installed
 from orchestrator.sandbox.installed import Importable
-from orchestrator.scoring.imports import imports, missing_imports
+from orchestrator.scoring.imports import imports, missing_imports, own_modules
 
 KNOWN = Importable(
     frozenset(sys.stdlib_module_names), frozenset({"pandas", "google.protobuf", "sklearn"})
@@ -23,7 +24,11 @@ KNOWN = Importable(
 def missing(code: str | bytes, **others: str) -> list[tuple[str, bool]]:
     files = {"train.py": code if isinstance(code, bytes) else code.encode()}
     files |= {name.replace("__", "/") + ".py": text.encode() for name, text in others.items()}
-    return [(each.module, each.optional) for each in missing_imports(files, KNOWN.provides)]
+    return [(each.module, each.optional) for each in unprovided(files)]
+
+
+def unprovided(files: Mapping[str, bytes]) -> list[MissingImport]:
+    return missing_imports(imports(files), own_modules(files), KNOWN.provides)
 
 
 @pytest.mark.parametrize(
@@ -71,12 +76,12 @@ def test_what_the_submission_brings_is_not_missing():
 
 
 def test_other_files_of_the_submission_are_read_too():
-    found = missing_imports({"a/b.py": b"\nimport x", "notes.md": b"import y"}, KNOWN.provides)
+    found = unprovided({"a/b.py": b"\nimport x", "notes.md": b"import y"})
     assert found == [MissingImport(module="x", package="x", path="a/b.py", line=2)]
 
 
 def test_a_package_that_is_called_otherwise_is_named():
-    (found,) = missing_imports({"a.py": b"from bs4 import BeautifulSoup"}, KNOWN.provides)
+    (found,) = unprovided({"a.py": b"from bs4 import BeautifulSoup"})
     assert found.package == "beautifulsoup4"
 
 
@@ -87,7 +92,7 @@ def test_all_code_together_has_a_limit():
 
 def test_they_are_told_in_two_lines():
     files = {"a.py": b"import bs4, numpy\ntry:\n    import x\nexcept ImportError:\n    pass\n"}
-    found = missing_imports(files, KNOWN.provides)
+    found = unprovided(files)
     assert import_lines(found * 2) == [
         "imported and provided by nothing declared: bs4 (package beautifulsoup4; a.py, line 1), "
         "numpy (a.py, line 1)",
