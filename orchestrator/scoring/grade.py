@@ -22,7 +22,7 @@ from orchestrator.errors import DataInvalid
 from orchestrator.records.failures import FailureClass
 from orchestrator.records.schema import Evidence, Failure, Metrics
 from orchestrator.scoring import metrics, predictions
-from orchestrator.scoring.predictions import Columns, Refused
+from orchestrator.scoring.predictions import Columns, Read, Refused
 from orchestrator.scoring.worker import Worker, WorkerLost, serve
 
 SECONDS = 120.0
@@ -158,9 +158,17 @@ def _scorer_error(sentence: str, said: str) -> Failure:
     return Failure(failure_class=FailureClass.SCORER_ERROR, sentence=sentence, evidence=evidence)
 
 
+def _read(content: bytes, ids: Sequence[str], columns: Columns) -> Read | Refused:
+    """As `predictions.read`; what its reader's memory does not hold is the file's own fault."""
+    try:
+        return predictions.read(content, ids, columns)
+    except MemoryError:
+        return Refused([f"the file can't be read with {MEMORY_BYTES >> 20} MiB of memory"])
+
+
 def verdict(content: bytes, key: Sequence[tuple[str, int]], columns: Columns) -> Verdict:
     """The verdict on a file's bytes; `key` holds (id, true label)."""
-    found = predictions.read(content, [one for one, _ in key], columns)
+    found = _read(content, [one for one, _ in key], columns)
     if isinstance(found, Refused):
         return Verdict(problems=found.problems)
     truth = [label for _, label in key]
@@ -174,12 +182,12 @@ def comparison(
     content: bytes, others: Iterable[Other], ids: Sequence[str], columns: Columns
 ) -> Verdict:
     """Whether a file's bytes could be graded, and each of the others beside it."""
-    found = predictions.read(content, ids, columns)
+    found = _read(content, ids, columns)
     if isinstance(found, Refused):
         return Verdict(problems=found.problems)
     compared = []
     for each in others:
-        other = predictions.read(each.content, ids, columns)
+        other = _read(each.content, ids, columns)
         if isinstance(other, Refused):
             compared.append(Compared(problems=other.problems))
         else:

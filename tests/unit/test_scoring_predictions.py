@@ -5,11 +5,13 @@ from __future__ import annotations
 import codecs
 import csv
 import json
+import os
 from dataclasses import replace
 from pathlib import Path
 
 import pytest
 
+from orchestrator.scoring import grade as grading
 from orchestrator.scoring import predictions
 from orchestrator.scoring.grade import (
     Other,
@@ -22,6 +24,7 @@ from orchestrator.scoring.grade import (
     verdict,
 )
 from orchestrator.scoring.predictions import MISSING, Columns, Read, Refused, read
+from orchestrator.scoring.worker import Worker
 
 CASES = Path(__file__).parents[1] / "cases" / "06"
 COLUMNS = Columns(
@@ -274,6 +277,31 @@ def test_a_key_that_is_none_is_our_failure(tmp_path):
     assert not isinstance(result, Verdict)
     assert result.failure_class == "scorer-error"
     assert "not a key with id, label" in result.sentence
+
+
+SMALL_READER = """
+from orchestrator.scoring import grade
+from orchestrator.scoring.worker import serve
+if __name__ == "__main__":
+    serve(grade.answer, seconds=60, memory_bytes=MEMORY)
+"""
+
+
+@pytest.mark.parametrize(("content", "memory_mb"), [(b"ab," * 3_000_000, 200), (PLAIN, 100)])
+def test_a_file_that_its_reader_has_no_memory_for_is_not_our_failure(
+    tmp_path, monkeypatch, content, memory_mb
+):
+    (tmp_path / "small.py").write_text(SMALL_READER.replace("MEMORY", str(memory_mb << 20)))
+    monkeypatch.setenv("PYTHONPATH", f"{tmp_path}:{os.environ.get('PYTHONPATH', '')}")
+    monkeypatch.setattr(grading, "_worker", small := Worker("small", seconds=60))
+    found = check(content, IDS, COLUMNS)
+    small.stop()
+    if content == PLAIN:
+        assert found is None
+    else:
+        assert found is not None
+        assert found.failure_class == "output-schema"
+        assert "can't be read with" in found.sentence
 
 
 def test_fifty_thousand_rows_do_not_need_more_than_the_child_may_use(tmp_path):
