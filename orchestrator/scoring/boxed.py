@@ -7,7 +7,7 @@ from collections.abc import Sequence
 
 _TOP = re.compile(r"^╭─+ (?:Traceback|Exception Group Traceback) \(most recent call last\) ─+╮$")
 _FRAME = re.compile(r"^│ (?P<file>\S.*?):(?P<line>\d{1,9}) in (?P<function>\S+) *│$")
-_CODE = re.compile(r"^│ +❱ +\d+ (?P<source>.*?) *│$")
+_CODE = re.compile(r"^│ +❱ +\d+ (?P<source>.*)│$")
 
 
 def unboxed(lines: Sequence[str]) -> list[str]:

@@ -209,11 +209,16 @@ def _names(text: str) -> list[str]:
     try:
         value = ast.literal_eval(text.strip())
         if isinstance(value, (list, tuple, set)):
-            return sorted(str(item) for item in value)
-        return [str(value)]
+            return sorted(_whole(str(item)) for item in value)
+        return [_whole(str(value))]
     # The text is anything that a program prints: nested, unhashable, a number without end.
     except (ValueError, TypeError, SyntaxError, MemoryError, RecursionError):
         return [text.strip().strip("'\"")]
+
+
+def _whole(text: str) -> str:
+    """Without halves of surrogate pairs, which an escape can stand for and no record can hold."""
+    return text.encode(errors="replace").decode()
 
 
 # --- resources ----------------------------------------------------------------------------------

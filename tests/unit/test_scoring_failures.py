@@ -728,13 +728,23 @@ def test_without_knowing_the_columns_a_lookup_in_a_frame_counts():
         "  +-+---------------- 1 ----------------\n    | x\n" * 10_000,
         "\u2502 " * 100_000,
         "\u256d\u2500 Traceback (most recent call last) \u2500\u256e\n" * 5000,
+        "\u256d\u2500 Traceback (most recent call last) \u2500\u256e\n\u2502 \u2771 1 "
+        + " " * 200_000,
         "usage: x\n" * 20_000,
         "Fatal Python error: x\n" * 20_000,
     ],
-    ids=range(15),
+    ids=range(16),
 )
 def test_hostile_text_is_read_in_time(text):
     assert classify(evidence(text)).failure_class is C.RUNTIME_ERROR
+
+
+@pytest.mark.parametrize("half", ["\\ud800", "\\U0000dfff"])
+def test_a_column_spelt_as_half_a_character_can_be_recorded(half):
+    text = trace(MAIN, error=f"ValueError: columns expected but not found: ['a{half}']")
+    failure = classify(evidence(text))
+    assert (failure.failure_class, failure.reason) == (C.INPUT_SCHEMA, "a?")
+    assert "a?" in failure.model_dump_json()
 
 
 def test_long_lines_are_cut():
