@@ -24,6 +24,8 @@ KEEPER_USER = execution.READER_USER
 IDLE = ("/bin/sleep", "infinity")
 """By its path, as all that is ours: what PATH names first may come from a submission's packages."""
 KILL_WAIT_S = 30
+ENDING_S = 5
+"""For a container that is ending by itself to have ended."""
 SPARE_BYTES = 32 * MIB
 SPARE_PIDS = 16
 """What starting one more process in a container takes at most."""
@@ -280,9 +282,9 @@ class Container:
                 None if pids is None else pids + SPARE_PIDS,
             )
         except EngineRefused:
-            # Its idle process, too, can be what the kernel ends for memory: its state tells.
-            if self.running:
-                raise
+            # Its idle process, too, can be what the kernel ends for memory: its state will tell.
+            with suppress(OrchError), translated("wait for a container"):
+                engine.api.wait(self.id, timeout=ENDING_S)
             return Counters()
         counters = execution.read_counters(engine, self.id)
         # Refused where files hold more than that by now.
