@@ -12,6 +12,7 @@ from types import TracebackType
 from typing import Any
 
 from orchestrator.errors import EngineRefused, NotEnoughSpace, UnsafeOutput
+from orchestrator.records.schema import Ending
 from orchestrator.sandbox import archive
 from orchestrator.sandbox.archive import Entry
 from orchestrator.sandbox.container import Container, ContainerSpec, Mount, still
@@ -21,6 +22,9 @@ from orchestrator.sandbox.limits import SANDBOX_UID, Limits
 
 PLACE = "/volume"
 HELPER_LIMITS = Limits(memory_mb=512, cpus=1, pids=32, wall_s=600, tmp_mb=16)
+COPY_S = 60.0
+"""For one volume of a holder: a gigabyte takes a second or two, but folders in one another take the
+square of their depth, and a program nests them faster than that."""
 
 
 @dataclass(frozen=True)
@@ -180,7 +184,8 @@ class Scratch:
         return self._held().stat(f"{_place(name)}/{archive.relative(path)}")
 
     def copy(self, origin: str, target: str) -> None:
-        """All that the sandbox's user can read of one volume into another."""
+        """All that the sandbox's user can read of one volume into another. Raises EngineRefused
+        where that takes too long; the holder has ended then."""
         self._run("/bin/cp", "-a", f"{_place(origin)}/.", _place(target))
 
     def clear(self, name: str) -> None:
@@ -188,7 +193,9 @@ class Scratch:
         self._run("/usr/bin/find", _place(name), "-mindepth", "1", "-delete")
 
     def _run(self, *argv: str) -> None:
-        self._held().exec(argv, timeout_s=HELPER_LIMITS.wall_s, counted=False)
+        ended = self._held().exec(argv, timeout_s=COPY_S, counted=False)
+        if ended.ending is Ending.TIMEOUT:
+            raise EngineRefused(f"The files of a workspace took longer than {COPY_S:g} s to copy.")
 
 
 def _place(name: str) -> str:

@@ -6,6 +6,7 @@ import pytest
 from scoring_lab import PREDICT, lab
 
 from orchestrator.records.failures import FailureClass as C
+from orchestrator.sandbox import volume
 from orchestrator.scoring import probes
 from orchestrator.scoring.twin import Twin
 
@@ -113,3 +114,11 @@ def test_a_failure_of_ours_while_probing_leaves_the_score(bench, monkeypatch):
     assert record.score > 0
     assert record.leak.verdict == "unclear"
     assert {one.failure.failure_class for one in record.leak.alterations} == {C.SCORER_ERROR}
+
+
+def test_a_workspace_that_takes_too_long_to_copy_leaves_the_score(bench, monkeypatch):
+    monkeypatch.setattr(volume, "COPY_S", 0.001)
+    record = bench.predicting(PREDICT)
+    assert (record.score, record.failure) == (1.0, None)
+    assert record.leak.verdict == "unclear"
+    assert "took longer than 0.001 s to copy" in record.leak.evidence
