@@ -132,7 +132,7 @@ def _crashed(ended: Ended, stage: str) -> Failure:
     )
 
 
-_NOTHING = {
+NOTHING = {
     "empty": "the reply was empty",
     "only-thinking": "the reply was all reasoning, no answer",
     "prose-only": "the reply held prose and no file",
@@ -140,6 +140,7 @@ _NOTHING = {
     "tool-call": "the reply called a tool that was not offered",
     "diff": "the reply held a patch that names no file",
 }
+"""By the code of a reply in which nothing was found."""
 
 
 def judge(report: Mapping[str, Any], stage: str) -> Failure | None:
@@ -194,5 +195,5 @@ def _verdict(report: Mapping[str, Any], reasons: list[str]) -> tuple[FailureClas
     if reasons and set(reasons) <= {"unsafe-path", "read-only-data"}:
         return FailureClass.UNSAFE_PATH, "every file of the reply was refused for its path", ""
     reason = nothing or ", ".join(sorted(set(reasons)))
-    sentence = _NOTHING.get(nothing, f"no file of the reply could be written ({reason})")
+    sentence = NOTHING.get(nothing, f"no file of the reply could be written ({reason})")
     return FailureClass.NO_EDITS, sentence, reason

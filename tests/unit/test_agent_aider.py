@@ -117,6 +117,18 @@ def test_a_nested_fence_leaves_a_stump_and_junk_that_are_named() -> None:
     assert len(left.notes) == len(disk) - 1
 
 
+def test_a_listing_that_aider_took_by_another_name_is_named() -> None:
+    reply = WHOLE.replace("explore.py", "### FILE: explore.py")
+    disk = listings(reply)
+    assert list(disk or {}) == ["FILE: explore.py"]
+    failure = verdict(disk or {}, call(reply))
+    assert failure is not None
+    assert failure.failure_class is FailureClass.ARTIFACT_MISSING
+    assert failure.evidence[0].excerpt == (
+        "explore.py: wrong-name: aider took it for 'FILE: explore.py'"
+    )
+
+
 def test_a_file_that_came_twice_is_named_where_the_last_one_was_lost() -> None:
     later = WHOLE.replace("print(1)", "print(7)")
     left = after({"explore.py": "print(1)\nprint(2)\n"}, call(WHOLE + "\n" + later))

@@ -15,6 +15,7 @@ from orchestrator.agents.base import Aftermath, AgentReport
 from orchestrator.agents.builtin.continuing import CUT_REASONS
 from orchestrator.agents.builtin.paths import UnsafePath, safe_path
 from orchestrator.agents.builtin.replies import parse_reply
+from orchestrator.agents.native import NOTHING
 from orchestrator.records.calls import CallRecord
 from orchestrator.records.failures import FailureClass
 from orchestrator.records.schema import Dropped, Evidence, Failure
@@ -23,14 +24,7 @@ FENCE = "```"
 REASONING_TAG = "think"
 LONGEST_NAME = 250
 MOST_DROPPED = 300
-_NOTHING = {
-    "empty": "the reply was empty",
-    "only-thinking": "the reply was all reasoning, no answer",
-    "prose-only": "the reply held prose and no file",
-    "no-file-name": "the reply held code and no file name",
-    "tool-call": "the reply called a tool that was not offered",
-    "diff": "the reply held a patch where whole files were asked for",
-}
+_NOTHING = NOTHING | {"diff": "the reply held a patch where whole files were asked for"}
 
 
 def listings(text: str) -> dict[str, str] | None:
@@ -137,7 +131,10 @@ class _Landed:
             return
         self.named.add(path)
         if path not in taken:
-            self._drop(path, f"wrong-fence: not between lines of {FENCE} below its name")
+            same = (other for other, text in taken.items() if text == body)
+            other = next(same, None)
+            told = f"wrong-fence: not between lines of {FENCE} below its name"
+            self._drop(path, f"wrong-name: aider took it for {other!r}" if other else told)
             return
         if path not in self.refused:
             self.meant[path] = body
