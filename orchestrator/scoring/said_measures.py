@@ -45,11 +45,6 @@ _CHOSEN = re.compile(
     r"\b(?:metrics?|metrik|score:|primary|main|headline|final|decid\w*|optimi[sz]\w*|maximi[sz]\w*"
     r"|minimi[sz]\w*|judged?|settled|chose|chosen|choose|select\w*|choice|measure|report\w*|evaluat\w*|figure)\b"
 )
-_SELECTS = re.compile(
-    r"\b(?:primary|main|headline|decid\w*|optimi[sz]\w*|maximi[sz]\w*|select\w*)\b"
-)
-_REPORTED = re.compile(r"\breport\w*\b")
-_REASON = re.compile(r"\b(?:since|because|which|as (?:a|an|it|the|this|both|we)|where a)\b")
 _REASON = re.compile(r"\b(?:since|because|which|as (?:a|an|it|the|this|both|we|only|most))\b")
 """What comes after it explains the metric that came before it."""
 _REPORTED = re.compile(r"\breport\w*\b")
