@@ -206,6 +206,19 @@ def test_an_edit_of_a_file_that_the_reply_itself_holds(root: Path) -> None:
     assert later.notes == ["a.py came whole after edits of it, which were left"]
 
 
+@pytest.mark.parametrize("old", ["A = 1", "A = 0"])
+@pytest.mark.parametrize("new", ["A = 2", "A = 3"])
+def test_a_diff_that_only_tells_what_the_whole_file_has(root: Path, old: str, new: str) -> None:
+    diff = f"```diff\n--- a/a.py\n+++ b/a.py\n@@ -1 +1 @@\n-{old}\n+{new}\n```\n"
+    found = landed(root, f"### FILE: a.py\n````python\nA = 2\n````\nThat is:\n{diff}")
+    assert (root / "a.py").read_text() == "A = 2\n"
+    told = new == "A = 2"
+    assert found.notes == (["an edit of a.py tells what the whole file has already"] * told)
+    assert reasons(found) == ({} if told else {"a.py": "did-not-apply"})
+    # On disk, where no whole file says so, it stays an edit that does not fit.
+    assert reasons(landed(root, diff)) == {"a.py": "did-not-apply"}
+
+
 @pytest.mark.parametrize("path", ["../x.py", "/etc/passwd", ".git/config", "link/x.py"])
 def test_an_edit_outside_the_workspace_is_refused_unread(root: Path, path: str) -> None:
     (root / "link").symlink_to("/etc")

@@ -47,6 +47,12 @@ def fitted(text: str | None, edits: Sequence[Edit], *, document: bool) -> str:
     return whole.replace("\n", "\r\n") if carriage else whole
 
 
+def made_already(text: str, edits: Sequence[Edit]) -> bool:
+    """Whether the text has all lines that the edits would put into it."""
+    lines = _bare(text.split("\n"))
+    return all(edit.new and _exact(lines, _bare(edit.new)) for edit in edits)
+
+
 def _refuse_elision(edit: Edit, *, document: bool) -> None:
     left_out = elision("\n".join(edit.new), document=document)
     if left_out is not None and left_out not in (line.strip() for line in edit.old):
