@@ -10,6 +10,7 @@ from __future__ import annotations
 import json
 import os
 import sys
+from collections.abc import Mapping
 from functools import partial
 from pathlib import Path
 from typing import Any
@@ -27,7 +28,7 @@ def main() -> int:
     return 0
 
 
-def work(environment: os._Environ[str] | dict[str, str], prompt: str) -> dict[str, Any]:
+def work(environment: Mapping[str, str], prompt: str) -> dict[str, Any]:
     """The stage's work from the prompt to the report."""
     url, token = environment["ORCH_MODEL_URL"], environment["ORCH_MODEL_TOKEN"]
     question = partial(ask, url, token, environment["ORCH_MODEL"], prompt)
