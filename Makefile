@@ -37,10 +37,11 @@ soak: images ## the long tests
 	@$(BIN)/pytest -m soak
 
 .PHONY: bench
-bench: images ## what gateway, records, environments and seeding cost, against the bare work
+bench: images ## what gateway, records, environments, scores and seeding cost, against the bare work
 	@$(BIN)/python benchmarks/gateway.py
 	@$(BIN)/python benchmarks/records.py
 	@$(BIN)/python benchmarks/environment.py
+	@$(BIN)/python benchmarks/score.py
 	@$(BIN)/python benchmarks/seed.py
 
 .PHONY: check
