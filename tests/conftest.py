@@ -9,6 +9,12 @@ import pytest
 ENGINE_TESTS = Path(__file__).parent / "engine"
 
 
+def pytest_configure() -> None:
+    """A shell has what it starts in the background ignore Ctrl-C, which tests send."""
+    if signal.getsignal(signal.SIGINT) is signal.SIG_IGN:
+        signal.signal(signal.SIGINT, signal.default_int_handler)
+
+
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
     for item in items:
         if item.path.is_relative_to(ENGINE_TESTS):

@@ -65,17 +65,20 @@ def test_a_stage_with_a_real_model_is_recorded_and_its_failure_is_the_models(
             assert (record.context_loaded, record.context_trained) == (CONTEXT, 8192)
             access = run.open(reference.text, seed=1)
             report = run.work(access)
-            (call,) = gateway.close(access)
+            calls = list(gateway.close(access))
             assert run.files(tools) == {"SPEC.md": "Do it.\n"}
     # What it says differs from machine to machine; in 24 tokens it can be no whole program.
     assert report.failure is not None
     assert report.failure.attribution is Attribution.MODEL
-    assert call.error is None
-    assert call.upstream == "openai"
-    assert call.reply
-    assert 1 <= call.reply_tokens <= 24
-    assert call.prompt_tokens > 0
-    assert not call.tokens_estimated
+    # Once more where what it said looked like a file that was cut.
+    assert len(calls) in (1, 2)
+    for call in calls:
+        assert call.error is None
+        assert call.upstream == "openai"
+        assert call.reply
+        assert 1 <= call.reply_tokens <= 24
+        assert call.prompt_tokens > 0
+        assert not call.tokens_estimated
 
 
 def test_more_context_than_it_has_is_refused_before_anything_starts(
