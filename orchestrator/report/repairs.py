@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from statistics import fmean
 
 from pydantic import BaseModel, ConfigDict
 
@@ -64,6 +65,24 @@ def _asked(repair: Repair, stages: Sequence[StageRecord]) -> AgentStage | None:
         ),
         None,
     )
+
+
+def mean_gain(views: Iterable[RepairView]) -> float | None:
+    """Of the score by a repair turn, a failure as 0, over those with both scores."""
+    gains = [
+        view.score_after - view.score_before
+        for view in views
+        if view.score_before is not None and view.score_after is not None
+    ]
+    return fmean(gains) if gains else None
+
+
+def summed(outcomes: Mapping[RepairOutcome, int], gain: float | None) -> str:
+    """`2 rescued, 1 unchanged, +0.421 each`; `-` where there was no repair turn."""
+    parts = [f"{n} {outcome.value}" for outcome, n in outcomes.items() if n]
+    if gain is not None:
+        parts.append(f"{gain:+.3f} each")
+    return ", ".join(parts) or "-"
 
 
 def repair_line(view: RepairView) -> str:

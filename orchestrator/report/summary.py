@@ -31,7 +31,7 @@ from orchestrator.records.schema import (
     Usage,
 )
 from orchestrator.records.store import TrialStore
-from orchestrator.report.repairs import RepairView, repair_views
+from orchestrator.report.repairs import RepairView, mean_gain, repair_views
 from orchestrator.report.said_done import Crossing, SaidDone, counted, crossings
 
 GIB = 1 << 30
@@ -158,6 +158,8 @@ class ModelView(View):
     best: float | None
     repairs: dict[RepairOutcome, int]
     """Outcomes of the repair turns of valid runs; every outcome has its count."""
+    repair_gain: float | None
+    """What one of them changed the score by, in the mean of those that have both scores."""
     leak: dict[str, int]
     """Verdict of the leak probe → number of valid runs."""
     said_done: dict[SaidDone, int]
@@ -356,6 +358,7 @@ def _model_view(model: str, known: ModelRecord | None, runs: list[RunView]) -> M
         repairs={
             outcome: sum(run.repairs.count(outcome) for run in valid) for outcome in RepairOutcome
         },
+        repair_gain=mean_gain(view for run in valid for view in run.repair_turns),
         leak=_leak_counts(valid),
         said_done=counted(crossing for run in valid for crossing in run.said_done),
         usage=sum((run.usage for run in runs), Usage()),

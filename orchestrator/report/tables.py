@@ -12,6 +12,7 @@ from rich.table import Table
 from rich.text import Text
 
 from orchestrator.report.inert import inert
+from orchestrator.report.repairs import summed
 from orchestrator.report.said_done import DONE_WORDS
 from orchestrator.report.summary import ModelView, Outcome, RunView, TrialSummary
 from orchestrator.report.units import cost, count, duration, score
@@ -109,7 +110,7 @@ def behaviour_table(summary: TrialSummary, wide: bool) -> Table:
         usage = model.usage
         table.add_row(
             Name(model.model),
-            ", ".join(f"{n} {outcome.value}" for outcome, n in model.repairs.items() if n) or "-",
+            summed(model.repairs, model.repair_gain),
             _leak(model),
             count(usage.calls),
             count(usage.prompt_tokens),

@@ -9,7 +9,7 @@ from report_samples import repair
 
 from orchestrator.records.failures import FailureClass as C
 from orchestrator.records.schema import AgentStage, Failure, RepairOutcome, Usage, Worth
-from orchestrator.report.repairs import repair_line, repair_views
+from orchestrator.report.repairs import mean_gain, repair_line, repair_views, summed
 
 ASKED = AgentStage(
     name="implement",
@@ -56,3 +56,20 @@ def test_a_score_that_is_missing_says_why():
 def test_a_repair_whose_stage_is_not_in_the_record_took_nothing_that_is_known():
     (view,) = repair_views([repair(RepairOutcome.UNCHANGED)], [])
     assert (view.tokens, view.seconds) == (0, 0.0)
+
+
+def test_the_mean_gain_is_over_the_turns_with_both_scores():
+    worths = [
+        {"before": Worth(score=0, failure=C.TIMEOUT), "after": Worth(score=0.6)},
+        {"before": Worth(score=0.6), "after": Worth(score=0, failure=C.TIMEOUT)},
+        {"before": Worth(score=0.5), "after": Worth(score=0.8)},
+        {"after": Worth(score=0.9), "unpriced": OURS},
+    ]
+    repairs = [repair(RepairOutcome.RESCUED).model_copy(update=worth) for worth in worths]
+    gain = mean_gain(repair_views(repairs, []))
+    assert gain == pytest.approx(0.1)
+    assert mean_gain(repair_views(repairs[3:], [])) is None
+    counts = dict.fromkeys(RepairOutcome, 0) | {RepairOutcome.RESCUED: 2}
+    assert summed(counts, gain) == "2 rescued, +0.100 each"
+    assert summed(counts, None) == "2 rescued"
+    assert summed(dict.fromkeys(RepairOutcome, 0), None) == "-"
