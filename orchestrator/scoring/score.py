@@ -16,7 +16,7 @@ from orchestrator.sandbox.history import History
 from orchestrator.sandbox.installed import importable
 from orchestrator.scoring import code
 from orchestrator.scoring.claims import expected_f1
-from orchestrator.scoring.grade import get_ready, grade
+from orchestrator.scoring.grade import grade
 from orchestrator.scoring.imports import missing_imports, own_modules
 from orchestrator.scoring.probes import Probes
 from orchestrator.scoring.runtime import ScoringBench, input_volume
@@ -110,7 +110,6 @@ class _Attempt:
 
     def _train_and_predict(self, environment: Environment) -> None:
         bench, scorer = self._bench, self._scorer
-        get_ready()
         inputs = input_volume(bench, self._holdout.features)
         columns = header_of(_first_line(self._holdout.features))
         with ExitStack() as stack:

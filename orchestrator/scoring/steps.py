@@ -27,7 +27,7 @@ from orchestrator.sandbox.limits import MIB
 from orchestrator.sandbox.volume import Scratch, Volume
 from orchestrator.scoring.evidence import StepEvidence
 from orchestrator.scoring.failures import classify, without_output
-from orchestrator.scoring.grade import check
+from orchestrator.scoring.grade import check, get_ready
 from orchestrator.scoring.predictions import Columns
 from orchestrator.scoring.runtime import (
     DATA,
@@ -98,6 +98,8 @@ class Workplace:
         self._too_large: Failure | None = None
 
     def __enter__(self) -> Workplace:
+        # What the steps predict will be looked at.
+        get_ready()
         with ExitStack() as stack:
             stack.enter_context(self._scratch)
             self._lay()
