@@ -218,10 +218,10 @@ def test_cached_tokens_cost_what_the_price_says() -> None:
 
 def test_a_call_ends_when_the_agents_time_does(gateway: LiveGateway, fake: FakeOllama) -> None:
     fake.faults.append("hang")
-    token = opened(gateway, {"agent_s": 20.2}, {"agent_s": 20})
+    token = opened(gateway, {"agent_s": 21.5}, {"agent_s": 20})
     answer = post(gateway, token)
     assert answer.status_code == 402
-    assert "of its 20.2 seconds of the agent; the call was ended" in answer.json()["error"]
+    assert "of its 21.5 seconds of the agent; the call was ended" in answer.json()["error"]
     (call,) = gateway.close(token)
     assert call.error is not None
     assert call.error.failure_class is FailureClass.BUDGET_EXHAUSTED
