@@ -4,7 +4,6 @@ Later wins: defaults, then `orch.toml` (working folder, else the home folder), t
 variables, then command-line options.
 """
 
-import difflib
 from functools import cached_property
 from pathlib import Path
 from typing import Literal
@@ -18,7 +17,7 @@ from pydantic_settings import (
     TomlConfigSettingsSource,
 )
 
-from orchestrator.errors import ConfigInvalid
+from orchestrator.errors import ConfigInvalid, did_you_mean
 
 PACKAGE = Path(__file__).resolve().parent
 CHECKOUT = PACKAGE.parent
@@ -129,8 +128,7 @@ def load_settings(**options: object) -> Settings:
         error = exc.errors()[0]
         field = str(error["loc"][0]) if error["loc"] else "settings"
         if error["type"] == "extra_forbidden":
-            near = difflib.get_close_matches(field, Settings.model_fields, n=1)
-            hint = f"did you mean {near[0]!r}?" if near else "remove it"
+            hint = did_you_mean(field, Settings.model_fields, "remove it")
             raise ConfigInvalid(f"{config_file()}: unknown setting {field!r}; {hint}") from None
         raise ConfigInvalid(
             f"setting {field} (option, ORCH_{field.upper()} or {CONFIG_FILE}): {error['msg']}"

@@ -4,6 +4,15 @@ What a *submission* does wrong is no exception; it is a `Failure` of the table i
 `orchestrator.records.failures`.
 """
 
+import difflib
+from collections.abc import Iterable
+
+
+def did_you_mean(name: str, known: Iterable[str], otherwise: str) -> str:
+    """The mend of a misspelt name: the nearest that is known, `otherwise` where none is near."""
+    near = difflib.get_close_matches(name, list(known), n=1)
+    return f"did you mean {near[0]!r}?" if near else otherwise
+
 
 class OrchError(Exception):
     """Base of all. The message is one sentence: what is wrong, where, and what mends it."""

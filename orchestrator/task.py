@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import difflib
 import hashlib
 import tomllib
 from pathlib import Path, PurePosixPath
@@ -18,7 +17,7 @@ from pydantic import (
     model_validator,
 )
 
-from orchestrator.errors import TaskInvalid, TaskNotFound
+from orchestrator.errors import TaskInvalid, TaskNotFound, did_you_mean
 from orchestrator.records.schema import Budget
 from orchestrator.sandbox.limits import EnvironmentRules, Limits
 
@@ -278,9 +277,7 @@ def _sentence(exc: ValidationError) -> str:
     where = ".".join(str(part) for place, part in enumerate(loc) if place != kind)
     if error["type"] == "extra_forbidden":
         key = str(error["loc"][-1])
-        near = difflib.get_close_matches(key, _known_keys(), n=1)
-        hint = f"; did you mean {near[0]!r}?" if near else "; remove it"
-        return f"{where}: unknown key {key!r}{hint}"
+        return f"{where}: unknown key {key!r}; {did_you_mean(key, _known_keys(), 'remove it')}"
     if error["type"] == "missing":
         return f"{where}: missing; add it"
     return f"{where or 'the file'}: {error['msg'].removeprefix('Value error, ')}"

@@ -2,12 +2,11 @@
 
 from __future__ import annotations
 
-import difflib
 from typing import TYPE_CHECKING
 
 from orchestrator.agents.aider.agent import AiderAgent
 from orchestrator.agents.native import BuiltinAgent
-from orchestrator.errors import UsageError
+from orchestrator.errors import UsageError, did_you_mean
 
 if TYPE_CHECKING:
     from orchestrator.agents.base import Agent
@@ -31,6 +30,5 @@ def make(name: str, engine: Engine, image: Image) -> Agent:
 def _class(name: str) -> AgentClass:
     if name in AGENTS:
         return AGENTS[name]
-    near = difflib.get_close_matches(name, AGENTS, n=1)
-    hint = f"did you mean {near[0]!r}?" if near else f"there are: {', '.join(AGENTS)}"
+    hint = did_you_mean(name, AGENTS, f"there are: {', '.join(AGENTS)}")
     raise UsageError(f"there is no agent {name!r}; {hint}")

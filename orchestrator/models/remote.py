@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import difflib
 import os
 from collections.abc import Mapping
 from typing import Any, NamedTuple
@@ -19,6 +18,7 @@ from orchestrator.errors import (
     ModelUnknown,
     PreflightFailed,
     UsageError,
+    did_you_mean,
 )
 from orchestrator.models.reference import ModelKind, ModelReference
 from orchestrator.models.relay import parse_url
@@ -268,11 +268,8 @@ def _first(*values: object) -> int | None:
 
 
 def _has(names: list[str], wanted: str, shown: int = 5) -> str:
-    near = difflib.get_close_matches(wanted, names, n=1)
-    if near:
-        return f"did you mean {near[0]!r}?"
     rest = f" and {len(names) - shown} more" if len(names) > shown else ""
-    return f"it has: {', '.join(names[:shown]) or 'none'}{rest}"
+    return did_you_mean(wanted, names, f"it has: {', '.join(names[:shown]) or 'none'}{rest}")
 
 
 def _is_loading(answer: httpx.Response) -> bool:

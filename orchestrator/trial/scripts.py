@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import difflib
 import tomllib
 from collections.abc import Iterable
 from pathlib import Path
@@ -10,7 +9,7 @@ from pathlib import Path
 from pydantic import BaseModel, ConfigDict, Field, ValidationError
 
 from orchestrator.agents.base import Agent
-from orchestrator.errors import ModelUnknown, TaskInvalid
+from orchestrator.errors import ModelUnknown, TaskInvalid, did_you_mean
 from orchestrator.models.reference import ModelKind, ModelReference
 from orchestrator.task import Task
 
@@ -48,8 +47,7 @@ def check_scripted(task: Task, references: Iterable[ModelReference]) -> None:
     known = task.scripted_models()
     for reference in references:
         if reference.kind is ModelKind.SCRIPTED and reference.name not in known:
-            near = difflib.get_close_matches(reference.name, known, n=1)
-            hint = f"did you mean {near[0]!r}?" if near else f"it has: {', '.join(known) or 'none'}"
+            hint = did_you_mean(reference.name, known, f"it has: {', '.join(known) or 'none'}")
             raise ModelUnknown(f"{task.name} has no scripted model {reference.name!r}; {hint}")
 
 

@@ -1,10 +1,9 @@
 """Finding tasks by name or folder."""
 
-import difflib
 from pathlib import Path
 
 from orchestrator.config import Settings
-from orchestrator.errors import TaskNotFound
+from orchestrator.errors import TaskNotFound, did_you_mean
 from orchestrator.task import TASK_FILE, Task, load_task
 
 
@@ -34,6 +33,5 @@ def find_task(settings: Settings, name: str) -> Task:
             for file in folder.glob("*/task.toml")
         }
     )
-    near = difflib.get_close_matches(name, known, n=1)
-    hint = f"did you mean {near[0]!r}?" if near else f"there are: {', '.join(known)}"
+    hint = did_you_mean(name, known, f"there are: {', '.join(known)}")
     raise TaskNotFound(f"no task {name!r}; {hint}")
